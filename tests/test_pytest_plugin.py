@@ -14,6 +14,7 @@ import pytest
 from evaldesk.agents import load_agent
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.engine import ChatPlayers, InlineExecutor
+from evaldesk.engine.worker.player import fault_of
 from evaldesk.gate_options import GATE_OPTIONS
 from evaldesk.model import AgentDescription, AgentRef
 from evaldesk.run_options import RUN_OPTIONS, RunOption
@@ -63,12 +64,17 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
         "evaldesk.desk.runs.case_player.LocalExecutor", lambda _, concurrency, **__: InlineExecutor(concurrency)
     )
     monkeypatch.setattr(ChatPlayers, "describe", _describe)
+    monkeypatch.setattr(ChatPlayers, "model_fault", _model_fault)
     _write_project(pytester.path)
     return pytester
 
 
 async def _describe(self: ChatPlayers, ref: AgentRef) -> AgentDescription:
     return load_agent(ref).describe()
+
+
+async def _model_fault(self: ChatPlayers, ref: AgentRef, model: str) -> str:
+    return fault_of(load_agent(ref), model)
 
 
 def _write_project(folder: Path, cases: list[dict[str, Any]] = CASES) -> None:

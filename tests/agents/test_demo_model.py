@@ -118,7 +118,7 @@ def test_an_agent_with_other_tools_gets_an_explanation() -> None:
     [
         ("chess", "no scripted model 'chess'"),
         ("dice?x=1", "no option 'x'"),
-        ("dice?mistakes=many", "could not convert"),
+        ("dice?mistakes=many", "mistakes of the scripted model must be a number, got 'many'"),
     ],
 )
 def test_a_wrong_name_is_refused(model: str, says: str) -> None:

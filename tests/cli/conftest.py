@@ -15,6 +15,7 @@ from evaldesk.agents import load_agent
 from evaldesk.cli import cli
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import ChatPlayers, InlineExecutor
+from evaldesk.engine.worker.player import fault_of
 from evaldesk.model import AgentDescription, AgentRef, RunConfig
 from evaldesk.store import Store
 
@@ -92,7 +93,11 @@ def in_process(monkeypatch: pytest.MonkeyPatch, own_imports: None) -> None:
     def executor(self: RunDesk, config: RunConfig) -> InlineExecutor:
         return InlineExecutor(config.concurrency)
 
+    async def model_fault(self: ChatPlayers, ref: AgentRef, model: str) -> str:
+        return fault_of(load_agent(ref), model)
+
     monkeypatch.setattr(ChatPlayers, "describe", describe)
+    monkeypatch.setattr(ChatPlayers, "model_fault", model_fault)
 
     def opened(n_workers: int, concurrency: int, **_: object) -> InlineExecutor:
         return InlineExecutor(concurrency)

@@ -154,6 +154,8 @@ def test_a_file_with_a_fault_names_it_and_stores_nothing(place: CommandFolder) -
         "of a later version": (change(file, "evaldesk_experiment", 2), "wanted 1"),
         "one variant": (change(file, "plan", "variants", [{"name": "a", "options": {}}]), "at least 2 variants"),
         "names with control characters": (change(file, "plan", "variants", 0, "name", "a\x1b"), "control characters"),
+        "a name with control characters": (change(file, "plan", "name", "a\x1b"), "control characters"),
+        "a name of 10 kB": (change(file, "plan", "name", "n" * 10_240), "200 fit"),
         "two of one index": (change(file, "variants", 1, "index", 0), "an index of its own"),
         "an index of none": (change(file, "variants", 1, "index", 9), "an index of its own"),
         "a baseline of none": (change(file, "plan", "baseline", 9), "an index of its own"),

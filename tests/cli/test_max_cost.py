@@ -103,7 +103,7 @@ def test_the_eval_sets_of_a_command_share_one_limit(dear: CommandFolder) -> None
     [
         ((), "the price of 'nobody/knows' is not known, so its cost has no limit; say price_in and price_out, in US"),
         (("--check",), "under [model] in evaldesk.toml"),
-        (("--model", "other/one"), "the price of 'other/one' is not known"),
+        (("--model", "ollama/one"), "the price of 'ollama/one' is not known"),
     ],
     ids=["its own model", "check", "another model"],
 )

@@ -14,6 +14,7 @@ from evaldesk.model.comparison import Sample
 from evaldesk.model.experiment import Analysis, Effect, Factor, Grid
 from evaldesk.statistics.experiment import analyse, expected_lead, worse_than_leader
 from evaldesk.statistics.intervals import t_quantile
+from evaldesk.wording.experiments import best_sentence
 
 GOLDEN: dict[str, Any] = golden("experiments")
 N = GOLDEN["n"]
@@ -158,6 +159,25 @@ def test_one_variant_is_the_best_where_it_beats_all_others() -> None:
     found = analyse(variants, "m3/p1")
 
     assert (found.best, found.may_be_best) == ("m1/p2", ("m1/p2",))
+
+
+def test_a_variant_alone_with_scored_trials_beats_nothing() -> None:
+    alone = analyse({"a": trials([5] * 12), "b": trials([None] * 12)}, "a")
+    beside_imported = analyse({"a": trials([5] * 12), "b": trials([0] * 12)}, "a", unranked={"b"})
+
+    assert [each.best for each in (alone, beside_imported)] == [None, None]
+    assert [best_sentence(each) for each in (alone, beside_imported)] == [
+        "a is the only variant with a scored trial",
+        "a is the only variant that was played here",
+    ]
+
+
+def test_the_best_variant_beats_only_those_that_it_was_compared_with() -> None:
+    passes = {"a": [5] * 12, "b": [0] * 12, "imported": [5] * 12}
+
+    found = analyse({name: trials(each) for name, each in passes.items()}, "b", unranked={"imported"})
+
+    assert best_sentence(found) == "a is the best: it beats every other variant that was played here"
 
 
 def test_a_replayed_or_imported_run_is_compared_and_may_not_be_the_best() -> None:

@@ -55,6 +55,14 @@ class Resumable(Protocol):
         """
 
 
+@runtime_checkable
+class ModelChecker(Protocol):
+    """An agent whose calls of some models would all fail, known before a call."""
+
+    def model_fault(self, model: str) -> str:
+        """The reason why every call of a model that a run names would fail; empty where it may be called."""
+
+
 class ModelCaller(ABC):
     """An agent that imports the packages of its model calls itself; other agents with a model need LiteLLM."""
 

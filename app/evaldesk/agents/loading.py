@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from evaldesk.agents.agent import AGENTS, Agent, AgentKind, Resumable, is_from, summary_of
+from evaldesk.agents.agent import AGENTS, Agent, AgentKind, ModelChecker, Resumable, is_from, summary_of
 from evaldesk.agents.discovery import FACTORY, YAML_NAME, is_imported, source_folders
 from evaldesk.agents.env_files import load_environment
 from evaldesk.agents.missing_packages import missing_package
@@ -96,6 +96,7 @@ class _FactoryAgent:
     make: Callable[..., Any]
     ref: AgentRef
     _description: AgentDescription | None = field(default=None, repr=False)
+    _described: Agent | None = field(default=None, repr=False)
     _is_on_shared_loop: bool = field(default=False, repr=False)
 
     def describe(self) -> AgentDescription:
@@ -107,10 +108,16 @@ class _FactoryAgent:
                     agent = thread.submit(asyncio.run, self._adapt(Session("describe"))).result()
                 takes = "instruction" in inspect.signature(self.make).parameters
                 description = agent.describe()
+                self._described = agent
                 self._description = replace(description, takes_instruction=takes or description.takes_instruction)
             except Exception:  # of the user's code, which the first turn will tell with its trace
                 return AgentDescription(name=self.ref.id, kind="python", description=summary_of(self.make))
         return self._description
+
+    def model_fault(self, model: str) -> str:
+        """The reason of an agent that the function made, where it checks the names of models."""
+        self.describe()
+        return self._described.model_fault(model) if isinstance(self._described, ModelChecker) else ""
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """The events of the session's own agent. Exceptions of the factory pass through."""

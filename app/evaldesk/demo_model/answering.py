@@ -67,11 +67,18 @@ def read_name(model: str, default_delay_ms: float = DEFAULT_DELAY_MS) -> Name:
     script, _, query = model.partition("?")
     if script not in NAMES:
         raise ValueError(f"no scripted model {script!r}; there are: {', '.join(f'demo/{name}' for name in NAMES)}")
-    options = {name: float(values[-1]) for name, values in parse_qs(query, strict_parsing=bool(query)).items()}
+    options = {name: _number(name, values[-1]) for name, values in parse_qs(query, strict_parsing=bool(query)).items()}
     unknown = set(options) - {"mistakes", "delay_ms"}
     if unknown:
         raise ValueError(f"no option {min(unknown)!r} of the scripted model; there are: mistakes, delay_ms")
     return Name(script, options.get("mistakes"), options.get("delay_ms", default_delay_ms))
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name} of the scripted model must be a number, got {text[:80]!r}") from None
 
 
 def _reply(

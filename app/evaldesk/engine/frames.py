@@ -136,13 +136,14 @@ class Talk(msgspec.Struct, frozen=True, tag="talk"):
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
     """Import an agent and describe it; answered by Described or Failed; `warm` also imports the packages of turns.
 
-    `models` are those whose price is asked for.
+    `models` are those whose price is asked for, `named_model` is one whose calls may all fail.
     """
 
     key: int
     agent: AgentRef
     warm: bool = False
     models: tuple[str, ...] = ()
+    named_model: str = ""
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):
@@ -232,11 +233,15 @@ class TurnEnded(msgspec.Struct, frozen=True, tag="turn_ended"):
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
-    """The agent's description of itself, and those of the models asked about that have no known price."""
+    """The agent's description of itself, and those of the models asked about that have no known price.
+
+    `model_fault` is the reason why every call of the named model would fail; empty where it may be called.
+    """
 
     key: int
     description: AgentDescription
     unpriced: tuple[str, ...] = ()
+    model_fault: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

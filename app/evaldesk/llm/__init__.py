@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evaldesk.llm.loop import complete as complete
     from evaldesk.llm.loop import litellm_endpoint as litellm_endpoint
     from evaldesk.llm.loop import litellm_response as litellm_response
+    from evaldesk.llm.model_names import model_fault as model_fault
     from evaldesk.llm.retries import DEFAULT_RETRIES as DEFAULT_RETRIES
     from evaldesk.llm.retries import RetryPolicy as RetryPolicy
     from evaldesk.llm.retry_events import RetryWait as RetryWait
@@ -40,6 +41,7 @@ _MODULES = {
     "litellm_response": "llm.loop",
     "missing_keys": "secrets",
     "model_error": "llm.failures",
+    "model_fault": "llm.model_names",
     "needs_litellm": "llm.costs",
     "only_litellm_prices": "llm.costs",
     "price": "llm.costs",

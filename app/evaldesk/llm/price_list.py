@@ -62,6 +62,11 @@ def sees_images(model: str) -> bool:
     return entry.get("supports_vision") is True
 
 
+def is_listed(model: str) -> bool:
+    """Whether the list has this very name."""
+    return model in _entries()
+
+
 @cache
 def is_unlisted(model: str) -> bool:
     """Whether LiteLLM has no price: no provider in the name, and no entry with the name as a part."""

@@ -242,9 +242,15 @@ class Analysis:
 
     @property
     def best(self) -> str | None:
-        """The one variant that may be the best; None while there are more."""
+        """The one variant that may be the best, where others were ranked beside it; None while there are more."""
         names = self.may_be_best
-        return names[0] if len(names) == 1 else None
+        return names[0] if len(names) == 1 and len(self.ranked) > 1 else None
+
+    @property
+    def ranked(self) -> frozenset[str]:
+        """The variants with a scored trial that are compared in pairs; replayed and imported runs are not."""
+        names = {name for pair in self.pairs for name in (pair.first, pair.second)}
+        return frozenset(each.variant for each in self.rates if each.rate is not None and each.variant in names)
 
     @property
     def front(self) -> tuple[str, ...]:

@@ -55,8 +55,21 @@ def best_sentence(analysis: Analysis) -> str:
     if not names:
         return "No variant has a scored trial"
     if len(names) == 1:
-        return f"{names[0]} is the best: it beats every other variant"
+        return f"{names[0]} is {_alone_words(analysis, names[0])}"
     return f"May be the best: {and_words(names)}"
+
+
+def _alone_words(analysis: Analysis, name: str) -> str:
+    """The reason why one variant alone may be the best."""
+    others = analysis.ranked - {name}
+    names = [each.variant for each in analysis.rates if each.rate is not None]
+    if not others:
+        return f"the only variant {'with a scored trial' if names == [name] else 'that was played here'}"
+    if all(name in each.beaten_by for each in analysis.rates if each.variant in others):
+        return (
+            f"the best: it beats every other variant{'' if len(names) == len(others) + 1 else ' that was played here'}"
+        )
+    return "the best: each of the others is beaten by some variant"
 
 
 def mean_rate_words(rate: VariantRate) -> str:

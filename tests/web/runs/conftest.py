@@ -93,6 +93,9 @@ class Described:
     async def unpriced(self, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
         return ()
 
+    async def model_fault(self, ref: AgentRef, model: str) -> str:
+        return ""
+
     async def warm(self, ref: AgentRef) -> None:
         return None
 

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from evaldesk.desk.experiments.variants import AS_IT_IS, OF_EXPERIMENT
+from evaldesk.model import AgentRef
 from evaldesk.model.experiment import Experiment
 from evaldesk.run_options import offered
 
@@ -324,6 +325,22 @@ def test_variants_that_cannot_be_are_refused_before_any_trial_and_stay_in_the_fo
     assert words in text_of(answer.text)
     assert 'id="variants"' in answer.text
     assert form_desk.desk.store.experiments.list() == []
+    assert form_desk.desk.store.runs.list() == []
+
+
+def test_a_variant_whose_model_no_provider_has_is_named_before_any_trial(
+    form_desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def model_fault(ref: AgentRef, model: str) -> str:
+        return "no provider is named <b>" if model == "demo/a" else ""
+
+    monkeypatch.setattr(form_desk.desk.host, "model_fault", model_fault)
+
+    answer = form_desk.post("/runs", **form_desk.form(**VARY_MODEL))
+
+    assert answer.status_code == 422
+    assert "variant 'demo/a': the model 'demo/a': no provider is named <b>" in html.unescape(answer.text)
+    assert "named <b>" not in answer.text
     assert form_desk.desk.store.runs.list() == []
 
 

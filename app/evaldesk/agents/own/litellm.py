@@ -18,7 +18,7 @@ from evaldesk.agents.tools.doubles import call_with_double
 from evaldesk.agents.tools.functions import Outcome, Tool, tool_of
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import TEXT_LIMIT, UsageError
-from evaldesk.llm import ModelCall, ModelReply, RequestedCall, is_direct, missing_keys, warm
+from evaldesk.llm import ModelCall, ModelReply, RequestedCall, is_direct, missing_keys, model_fault, warm
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -94,6 +94,10 @@ class LlmAgent(ModelCaller):
             is_direct=is_direct(self._address(Session("describe"))),
             takes_instruction=True,
         )
+
+    def model_fault(self, model: str) -> str:
+        """The reason why no provider can answer for `model`, unless the agent's own `extra` names one."""
+        return "" if self.extra.get("custom_llm_provider") else model_fault(model)
 
     def warm(self, session: Session) -> None:
         """Import the packages for the model calls of the session."""

@@ -25,6 +25,7 @@ from evaldesk.desk.experiments.variants import (
     grid_of,
     listed_variants,
     plan_experiment,
+    usual_name,
     variant_options,
     varied_option,
 )
@@ -40,6 +41,7 @@ from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.experiment_files import experiment_lines, experiment_object
 from evaldesk.pages.experiment_plan import estimate_lines, estimate_object
+from evaldesk.settings import Settings
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import conclusion_words
 from evaldesk.wording.writer import show, show_json
@@ -53,13 +55,18 @@ def play_experiment(request: EvalRequest, jobs: Sequence[Job]) -> int:
     factors, variants = variants_of(request)
     check_request(request, variants)
     _check_jobs(request, jobs)
-    models = [str(each.options["model"]) for each in variants if "model" in each.options]
-    desk = Desk.open(replace(request, more_models=(*request.more_models, *models)).settings())
+    desk = Desk.open(settings_of(request, variants))
     try:
         return asyncio.run(_play(desk, request, jobs[0], factors, variants))
     except asyncio.CancelledError:
         show("Stopped before anything was played.", err=True)
         return EXIT_INTERRUPTED
+
+
+def settings_of(request: EvalRequest, variants: Sequence[Variant]) -> Settings:
+    """The settings of a request that allow the models of its variants, since a person named them. Raises UsageError."""
+    models = [str(each.options["model"]) for each in variants if "model" in each.options]
+    return replace(request, more_models=(*request.more_models, *models)).settings()
 
 
 def variants_of(request: EvalRequest) -> tuple[tuple[Factor, ...], tuple[Variant, ...]]:
@@ -102,7 +109,7 @@ async def _play(
         desk.poll_requests()
         run_plans = await plan_variants(desk, request, job, variants)
         plan = plan_experiment(
-            request.experiment or job.evalset.name or job.evalset.id,
+            request.experiment or usual_name(job.evalset.name or job.evalset.id),
             variants,
             run_plans,
             factors=factors,

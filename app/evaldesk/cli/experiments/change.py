@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import click
 
-from evaldesk.cli.eval.experiment import follow_experiment, more_variants
+from evaldesk.cli.eval.experiment import follow_experiment, more_variants, settings_of, variants_of
 from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import ask_trust, trust_option, workspace_option
@@ -112,7 +112,8 @@ def _run(
 ) -> None:
     settings = open_home(workspace)
     if vary:
-        settings = EvalRequest((), workspace=workspace, vary=vary).settings()
+        request = EvalRequest((), workspace=workspace, vary=vary)
+        settings = settings_of(request, variants_of(request)[1])
 
     async def on_desk() -> int:
         desk = Desk.open(settings, ask_trust(settings, is_trusted=is_trusted, needs_runs_only=True))

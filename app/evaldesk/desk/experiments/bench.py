@@ -10,7 +10,7 @@ from evaldesk.desk.experiments.estimates import ExperimentEstimate, PlannedVaria
 from evaldesk.desk.experiments.experiments import ExperimentDesk
 from evaldesk.desk.experiments.prompts import check_text
 from evaldesk.desk.experiments.results import results
-from evaldesk.desk.experiments.variants import check_variants, variant_options
+from evaldesk.desk.experiments.variants import check_variants, usual_name, variant_options
 from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import NotFoundError, UsageError
@@ -85,7 +85,7 @@ class PromptBench:
             own_options = variant_options(options.but(seed=run_plans[0].config.seed) if run_plans else options, variant)
             run_plans.append(await plan_run(own_options))
         plan = ExperimentPlan(
-            f"{variants[1].name} against the original",
+            usual_name(f"{variants[1].name} against the original"),
             variants,
             seed=run_plans[0].config.seed,
             concurrency=run_plans[0].config.concurrency or 1,

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from evaldesk.desk.experiments.variants import plan_experiment
+from evaldesk.desk.experiments.variants import plan_experiment, usual_name
 from evaldesk.desk.runs.plan import RunPlan, options_like, subject_of
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import EvalSet, Gates
@@ -51,7 +51,10 @@ async def confirm(desk: Desk, baseline_id: int, leader_id: int) -> int:
     run_plans = [await _fresh_plan(desk, summary, n, seed) for summary in summaries]
     variants = [await _variant(desk, summary) for summary in summaries]
     plan = plan_experiment(
-        f"{variants[1].name} against {variants[0].name}, fresh trials", variants, run_plans, allows_equal=True
+        usual_name(f"{variants[1].name} against {variants[0].name}, fresh trials"),
+        variants,
+        run_plans,
+        allows_equal=True,
     )
     return await desk.experiments.start(plan, run_plans)
 

@@ -12,7 +12,7 @@ from math import prod
 import msgspec
 
 from evaldesk.desk.evalsets.exporting import recorded_run
-from evaldesk.desk.experiments.variants import baseline_index, check_names
+from evaldesk.desk.experiments.variants import baseline_index, check_experiment_name, check_names
 from evaldesk.desk.imports.importing import ImportDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import FormatError, UsageError
@@ -82,6 +82,7 @@ def read_experiment(data: bytes, source: str) -> ExperimentFile:
         )
     names = [each.name for each in file.plan.variants]
     check_names(names)
+    check_experiment_name(file.plan.name)
     indexes = [each.index for each in file.variants]
     if not indexes or len(set(indexes)) < len(indexes) or not {*indexes, file.plan.baseline} <= set(range(len(names))):
         raise FormatError("variants: each needs an index of its own, of a variant in the plan", source=source)

@@ -31,7 +31,8 @@ AS_IT_IS = "as it is"
 MOST_LEVEL_NAME = 60
 _NAMING = frozenset({"model", "instruction", AGENT, EVALSET, "environment"})
 """Options whose values are names."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, ends of lines, marks that turn the direction of a text, and halves of characters."""
 _COMMA = re.compile(r"(?<!\\),")
 
 
@@ -206,7 +207,11 @@ def plan_experiment(
     drops_worse: bool = False,
     allows_equal: bool = False,
 ) -> ExperimentPlan:
-    """The plan of an experiment of these runs. Raises UsageError for variants that cannot be compared."""
+    """The plan of an experiment of these runs. Raises UsageError for variants that cannot be compared, and for a name.
+
+    `name` is the one that a person gave, or `usual_name`.
+    """
+    check_experiment_name(name)
     plan = ExperimentPlan(
         name=name,
         variants=tuple(map(_with_numbers, variants)),
@@ -290,18 +295,34 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if not name.strip():
             raise UsageError("a variant has no name; give each one", field="variants")
-        if len(name) > MOST_NAME:
-            raise UsageError(
-                f"the name of a variant has {len(name):,} characters; {MOST_NAME} fit: {name[:NAME_LIMIT]}…",
-                field="variants",
-            )
-        if _CONTROL.search(name):
-            raise UsageError(
-                f"the name {name[:NAME_LIMIT]!r} of a variant has control characters; leave them out", field="variants"
-            )
+        _check_shown(name, "a variant", "variants")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise UsageError(f"two variants are named {twice!r}; give each its own name", field="variants")
+
+
+def check_experiment_name(name: str) -> None:
+    """Raise UsageError for the name of an experiment that is empty, too long, or cannot be shown."""
+    if not name.strip():
+        raise UsageError("the experiment has no name; give it one, or leave the option out", field="experiment")
+    _check_shown(name, "the experiment", "experiment")
+
+
+def usual_name(text: str) -> str:
+    """The name of an experiment after something that a person did not name for it, such as its eval set."""
+    shown = " ".join(_CONTROL.sub(" ", text).split()) or "experiment"
+    return shown if len(shown) <= MOST_NAME else f"{shown[: MOST_NAME - 1]}…"
+
+
+def _check_shown(name: str, owner: str, field: str) -> None:
+    if len(name) > MOST_NAME:
+        raise UsageError(
+            f"the name of {owner} has {len(name):,} characters; {MOST_NAME} fit: {name[:NAME_LIMIT]!r}…", field=field
+        )
+    if _CONTROL.search(name):
+        raise UsageError(
+            f"the name {name[:NAME_LIMIT]!r} of {owner} has control characters; leave them out", field=field
+        )
 
 
 def baseline_index(names: Sequence[str], baseline: str | None) -> int:

@@ -13,7 +13,14 @@ from evaldesk.agents import declared_refs
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_live, read_user
 from evaldesk.desk.evalsets.masking import masked_file
 from evaldesk.desk.experiments.file import is_experiment_file, read_experiment_file
-from evaldesk.desk.experiments.variants import baseline_index, check_names, grid_of, listed_variants, varied_option
+from evaldesk.desk.experiments.variants import (
+    baseline_index,
+    check_experiment_name,
+    check_names,
+    grid_of,
+    listed_variants,
+    varied_option,
+)
 from evaldesk.desk.imports.streamed import HEAD, MAX_FILE, Watch, recognise_format, stream_file
 from evaldesk.desk.runs.file import RunFile, is_run_file, read_run_file
 from evaldesk.errors import DiskError, FormatError, UsageError
@@ -408,6 +415,8 @@ def _examined_experiment(path: Path) -> Examined:
     _, variants = listed_variants(file.variants) if file.variants else grid_of([*map(varied_option, file.vary)])
     names = [variant.name for variant in variants]
     check_names(names)
+    if file.name is not None:
+        check_experiment_name(file.name)
     baseline = names[baseline_index(names, file.baseline)]
     agent, evalset = (file.agent, file.evalset) if file.run_file is None else _parts_of(file.run_file)
     sentences = [

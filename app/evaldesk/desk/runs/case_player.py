@@ -15,7 +15,7 @@ from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.fresh_trials import repeats_recorded, without_fresh_trials
 from evaldesk.desk.runs.gates.bars import bars_of, is_asserted, weaker_words
-from evaldesk.desk.runs.model_checks import check_models
+from evaldesk.desk.runs.model_checks import check_model_name, check_models
 from evaldesk.desk.runs.plan import (
     RunOptions,
     RunPlan,
@@ -67,6 +67,7 @@ class CasePlayer:
         self._loop = asyncio.new_event_loop()
         self._executor: Executor | None = None
         self._description: AgentDescription | None = None
+        self._model_faults: dict[str, str] = {}
         self._ready: WorkerProcess | None = None
         self._reading: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="evaldesk-bench", daemon=True)
@@ -79,8 +80,7 @@ class CasePlayer:
         plan = RunPlan(self._config(case, options), (case,))
         if not plan.config.is_strict:
             checked_criteria_of_case(case, plan.config.criteria)
-        work = asyncio.run_coroutine_threadsafe(self._describe(), self._loop)
-        check_models(plan, work.result(), self._settings.environment)
+        asyncio.run_coroutine_threadsafe(self._check(plan), self._loop).result()
 
     def play(self, case: Case, options: RunOptions, first: int = 0) -> CaseResult:
         """Play a case as often as the options say and wait for the last trial; `first` is the index of the first.
@@ -188,17 +188,22 @@ class CasePlayer:
         check_place(config)
         return config
 
-    async def _describe(self) -> AgentDescription:
-        """The agent's description of itself; asked once, in the worker that plays it afterwards."""
-        if self._description is None:
-            host = ChatPlayers()
-            try:
-                self._description = await host.describe(self._agent)
-                if self._executor is None:
-                    self._ready = host.give_away(self._agent, version_of(self._agent))
-            finally:
-                await host.close()
-        return self._description
+    async def _check(self, plan: RunPlan) -> None:
+        """Raise UsageError for a model of the run; the agent is asked once, in the worker that plays it afterwards."""
+        host = ChatPlayers()
+        try:
+            description = self._description = self._description or await host.describe(self._agent)
+            await check_model_name(partial(self._model_fault, host), plan, description)
+            if self._executor is None and self._ready is None:
+                self._ready = host.give_away(self._agent, version_of(self._agent))
+        finally:
+            await host.close()
+        check_models(plan, description, self._settings.environment)
+
+    async def _model_fault(self, host: ChatPlayers, agent: AgentRef, model: str) -> str:
+        if model not in self._model_faults:
+            self._model_faults[model] = await host.model_fault(agent, model)
+        return self._model_faults[model]
 
     async def _play(self, case: Case, config: RunConfig, first: int) -> CaseResult:
         executor = self._open_executor(config)

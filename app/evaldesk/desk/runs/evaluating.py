@@ -38,12 +38,13 @@ from evaldesk.desk.experiments.variants import (
     check_names,
     listed_variants,
     plan_experiment,
+    usual_name,
     variant_options,
 )
 from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.input_lock import OBJECT_TARGET
 from evaldesk.desk.runs.kept_workers import SHARED
-from evaldesk.desk.runs.model_checks import check_prices
+from evaldesk.desk.runs.model_checks import check_model_name, check_prices
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, is_judged_by_set, subject_of
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
@@ -51,7 +52,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, compared_plans
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import ChatPlayers, Executor, InlineExecutor
 from evaldesk.engine.launch import placed
-from evaldesk.engine.worker.player import adopt, describe_agent, disown
+from evaldesk.engine.worker.player import adopt, describe_agent, disown, fault_of, load
 from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
 from evaldesk.formats import AdkObject, load_evalset
 from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, AskedGates, gates_of
@@ -388,7 +389,7 @@ async def _evaluate_variants(call: _Call, request: _VariantRequest) -> Experimen
                     sentence = words if words.startswith("variant ") else f"variant {variant.name!r}: {words}"
                     raise UsageError(sentence, field=getattr(error, "field", "")) from error
             plan = plan_experiment(
-                request.name or bench.evalset.name or bench.evalset.id,
+                request.name or usual_name(bench.evalset.name or bench.evalset.id),
                 variants,
                 run_plans,
                 factors=factors,
@@ -502,6 +503,7 @@ class _Bench:
         plan = self.runs.plan_for(subject_of(who.ref, evalset, path, description, self.home), options)
         _check_isolation(who, plan.config)
         self.trust.check_executor(plan.config)
+        await check_model_name(self.host.model_fault if who.target is None else _fault_here, plan, description)
         if plan.config.gates.max_cost is not None:
             unpriced = self.host.unpriced if who.target is None else _unpriced_here
             await check_prices(unpriced, plan, description, "max_cost=")
@@ -544,6 +546,11 @@ def _read_call(call: _Call, models: Sequence[str] = ()) -> Iterator[_Bench]:
             settings = replace(settings, workspace=Path(passing).resolve(), store=None)
         settings = replace(settings, models=(*settings.models, *more_models))
         yield _Bench(call, settings, home, trust, who, evalset, path, options, criteria_file)
+
+
+async def _fault_here(ref: AgentRef, model: str) -> str:
+    """The reason why every call of a model by an adopted object would fail; empty where it may be called."""
+    return await asyncio.to_thread(lambda: fault_of(load(ref), model))
 
 
 async def _unpriced_here(_: AgentRef, models: Sequence[str]) -> tuple[str, ...]:

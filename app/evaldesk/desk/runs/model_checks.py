@@ -11,7 +11,7 @@ from evaldesk.agents import AGENTS
 from evaldesk.agents.env_files import env_variables
 from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_of
 from evaldesk.desk.runs.plan import RunPlan, check_calls
-from evaldesk.errors import AgentError, NotFoundError, UsageError
+from evaldesk.errors import VALUE_LIMIT, AgentError, NotFoundError, UsageError
 from evaldesk.metrics import is_metric, metric_info
 from evaldesk.model import AgentDescription, AgentRef, Criterion, ModelOptions
 from evaldesk.model.evalset import some_of
@@ -161,6 +161,24 @@ def _refuse(names: tuple[str, ...], about: str, field: str) -> None:
 def _set_variables(agent: AgentDescription) -> Mapping[str, str]:
     """The variables that are set where the agent is loaded; their values are not known here."""
     return dict.fromkeys(agent.variables, "1")
+
+
+ModelFault: TypeAlias = Callable[[AgentRef, str], Awaitable[str]]
+"""Gives the reason why every call of a model would fail where an agent is played; empty where it may be called."""
+
+
+async def check_model_name(fault_of: ModelFault, plan: RunPlan, agent: AgentDescription) -> None:
+    """Raise UsageError for a model of the run that no provider has, as far as that is known without a call.
+
+    A model at an address of its own may have any name, and a run that may answer from a recording calls none.
+    """
+    config, kind = plan.config, AGENTS.find(agent.kind)
+    is_elsewhere = config.model_options.base_url or "custom_llm_provider" in config.model_options.extra
+    if not config.model or is_elsewhere or config.recording.may_replay or (kind and kind.is_remote):
+        return
+    fault = await fault_of(config.agent, config.model)
+    if fault:
+        raise UsageError(f"the model {config.model[:VALUE_LIMIT]!r}: {fault}", field="model")
 
 
 Unpriced: TypeAlias = Callable[[AgentRef, Sequence[str]], Awaitable[tuple[str, ...]]]

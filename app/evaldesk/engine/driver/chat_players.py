@@ -68,6 +68,7 @@ class ChatPlayers:
         self._locks: dict[AgentRef, asyncio.Lock] = {}
         self._turns: dict[str, _Turn] = {}
         self._descriptions: dict[AgentRef, tuple[str, AgentDescription]] = {}
+        self._model_faults: dict[tuple[AgentRef, str, str], str] = {}
         self._tasks = Tasks()
         self._is_closed = False
 
@@ -90,6 +91,16 @@ class ChatPlayers:
     async def unpriced(self, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
         """Those of `models` without a known price where the agent is played. Raises AgentError."""
         return (await self._describe(Describe(next_key(), ref, models=tuple(models)))).unpriced
+
+    async def model_fault(self, ref: AgentRef, model: str) -> str:
+        """The reason why every call of a model would fail where the agent is played; empty where it may be called.
+
+        Asked once for each version of the agent's files. Raises AgentError.
+        """
+        key = ref, await asyncio.to_thread(version_of, ref), model
+        if key not in self._model_faults:
+            self._model_faults[key] = (await self._describe(Describe(next_key(), ref, named_model=model))).model_fault
+        return self._model_faults[key]
 
     async def warm(self, ref: AgentRef) -> None:
         """Start the agent's worker and import the packages of its turns. A failure is reported by the first turn."""

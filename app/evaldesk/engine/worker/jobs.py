@@ -62,6 +62,7 @@ from evaldesk.engine.worker.player import (
     DEMO_USER,
     default_user,
     describe_agent,
+    fault_of,
     load,
     load_ready,
     next_reply,
@@ -631,9 +632,10 @@ class DescribeJob:
             agent = (load_ready if self._frame.warm else load)(self._frame.agent)
             description = _without_secrets(describe_agent(agent, self._frame.agent))
             unpriced = tuple(model for model in self._frame.models if price(model, 1, 1) is None)
+            fault = fault_of(agent, self._frame.named_model) if self._frame.named_model else ""
         except BaseException as error:
             return to_json(Failed(self._frame.key, without_env_secrets(failure(error, "agent_import"))))
-        return to_json(Described(self._frame.key, description, unpriced))
+        return to_json(Described(self._frame.key, description, unpriced, without_env_secrets(fault)))
 
     def given_up(self, place: str) -> bytes:
         """An agent whose import does not end."""

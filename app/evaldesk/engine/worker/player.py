@@ -20,7 +20,15 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from evaldesk.agents.agent import AGENTS, ModelCaller, Resumable, SessionResource, close_session_resources, own_python
+from evaldesk.agents.agent import (
+    AGENTS,
+    ModelCaller,
+    ModelChecker,
+    Resumable,
+    SessionResource,
+    close_session_resources,
+    own_python,
+)
 from evaldesk.agents.refusals import outcome_of
 from evaldesk.agents.shared_loop import EventStream
 from evaldesk.agents.spans import OPEN_SPANS
@@ -494,6 +502,11 @@ def describe_agent(agent: Agent, ref: AgentRef) -> AgentDescription:
         offers_user=offers_user(ref.target),
         interpreter=Interpreter() if AGENTS.is_remote(ref.kind) else this_interpreter(),
     )
+
+
+def fault_of(agent: Agent, model: str) -> str:
+    """The reason why every call of a model would fail; empty where the agent does not know."""
+    return agent.model_fault(model) if isinstance(agent, ModelChecker) else ""
 
 
 MADE_OF = ("litellm", "openai", "anthropic", "google-genai", "langchain-core", "mcp", "pydantic")

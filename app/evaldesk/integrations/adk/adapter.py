@@ -37,7 +37,7 @@ from evaldesk.integrations.adk.plugin import plugin_class
 from evaldesk.integrations.adk.toolsets import toolset_error, watch_toolsets
 from evaldesk.integrations.adk.translation import events_of_adk
 from evaldesk.integrations.adk.witness import Witness
-from evaldesk.llm import missing_keys, model_error
+from evaldesk.llm import missing_keys, model_error, model_fault
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -94,6 +94,10 @@ class AdkAgent:
     def describe(self) -> AgentDescription:
         """The root agent with its sub-agents as a tree."""
         return _describe_tree(self.app.root_agent, "adk", depth=0)
+
+    def model_fault(self, model: str) -> str:
+        """The reason why no provider can answer for `model`; only Google knows the names of its own."""
+        return _fault_of(model)
 
     async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
         """Play one invocation.
@@ -290,6 +294,10 @@ class FactoryAgent:
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, self._describe()).result()
 
+    def model_fault(self, model: str) -> str:
+        """The reason why no provider can answer for `model`, as of AdkAgent."""
+        return _fault_of(model)
+
     async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
         """Build the agent and play one invocation, as AdkAgent does."""
         async with self._open_agent() as agent, aclosing(agent.reply(session, message)) as events:
@@ -320,6 +328,10 @@ class FactoryAgent:
         finally:
             if exit_stack is not None:
                 await exit_stack.aclose()
+
+
+def _fault_of(model: str) -> str:
+    return "" if model.startswith("gemini-") else model_fault(model)
 
 
 MEMORY = "adk"

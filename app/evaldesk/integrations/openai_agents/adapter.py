@@ -31,7 +31,7 @@ from evaldesk.agents.tools.frameworks import (
 )
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError, ModelError
-from evaldesk.llm import missing_keys, with_cost
+from evaldesk.llm import missing_keys, model_fault, with_cost
 from evaldesk.llm.context import context_value
 from evaldesk.model import (
     AgentDescription,
@@ -86,6 +86,11 @@ class OpenAIAgent(OnSharedLoop):
     def describe(self) -> AgentDescription:
         """The agent and its handoffs as a tree."""
         return _describe_tree(self.sdk_agent, "openai_agents", depth=0, ancestor_ids=set())
+
+    def model_fault(self, model: str) -> str:
+        """The reason why no provider can answer for `model`; only OpenAI knows the names of its own."""
+        provider, slash, _ = model.partition("/")
+        return model_fault(model) if slash and provider != "openai" else ""
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the last active agent. Raises ModelError for a refusal of the provider."""

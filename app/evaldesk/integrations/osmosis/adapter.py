@@ -26,6 +26,7 @@ from evaldesk.agents.own.model_calls import ask_and_report, reply_usage
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.agents.trial_context import CURRENT_TRIAL, trial_columns
 from evaldesk.errors import AgentError
+from evaldesk.llm import model_fault
 from evaldesk.llm.retry_events import note_unseen
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolDescription
 from evaldesk.model.chat import chat_messages, user_messages
@@ -77,6 +78,10 @@ class LoopAgent:
             model="",
             tools=tuple(_description(tool) for tool in self._default_tools()),
         )
+
+    def model_fault(self, model: str) -> str:
+        """The reason why no provider can answer for `model`."""
+        return model_fault(model)
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the loop on the conversation so far. Raises ModelError, AgentError, and the exceptions of the loop."""

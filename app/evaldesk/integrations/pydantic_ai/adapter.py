@@ -92,6 +92,14 @@ class PydanticAgent(ModelCaller, OnSharedLoop):
             makes_instruction=any(callable(each) for each in getattr(self.agent, "_instructions", ())),
         )
 
+    def model_fault(self, model: str) -> str:
+        """The reason of pydantic-ai why it makes no model of the name."""
+        try:
+            model_of(model, ModelOptions(), self.agent.model, own=_model_name(self.agent))
+        except Exception as error:  # of pydantic-ai or of a provider's package, with several classes
+            return str(error).partition("\n")[0]
+        return ""
+
     def warm(self, session: Session) -> None:
         """Import LiteLLM if only its price list has the model; pydantic-ai calls its models itself."""
         if only_litellm_prices(session.model or _model_name(self.agent)) and find_spec("litellm"):

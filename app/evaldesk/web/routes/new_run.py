@@ -18,7 +18,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import with_ids
 from evaldesk.desk.experiments.estimates import ExperimentEstimate, PlannedVariant, experiment_estimate
 from evaldesk.desk.experiments.planning import plan_experiment_of_page
-from evaldesk.desk.experiments.variants import baseline_index, variant_options
+from evaldesk.desk.experiments.variants import baseline_index, usual_name, variant_options
 from evaldesk.desk.runs.allocating import Budget, Subject, last_class, spread
 from evaldesk.desk.runs.estimate import estimate
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, preview_gates
@@ -254,7 +254,7 @@ async def _plan_variants(request: Request, form_values: Typed) -> tuple[Experime
         evalset_id,
         options,
         requested.variants,
-        name=(evalset.name or evalset.id) if evalset else evalset_id,
+        name=usual_name((evalset.name or evalset.id) if evalset else evalset_id),
         factors=requested.factors,
         baseline=requested.baseline,
         drops_worse=requested.drops_worse,
