@@ -93,7 +93,7 @@ async def test_a_state_that_the_kind_hides_is_noted_as_unseen_in_the_turn(
 ) -> None:
     turn: TurnRecord = await played(agent, example.session("s"), "hi")
 
-    hidden = kind.visibility.without(agent.describe().unseen).state == "none"
+    hidden = kind.visibility.without(agent.describe().unseen).state != "whole"
     is_changed = any(event.kind == "state_delta" for event in turn.events)
     assert ("state" in turn.unseen) == (hidden and not is_changed)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,9 @@ from tests.agents.installed import skip_without
 from tests.agents.test_wire_calls import HEAD
 
 from evaldesk.agents import load_agent
+from evaldesk.diff.acceptance import acceptable_changes
+from evaldesk.diff.conversation_diff import turn_diffs
+from evaldesk.diff.divergence import first_divergence
 from evaldesk.engine import play_trial
 from evaldesk.metrics.scoring import score_trial
 from evaldesk.model import (
@@ -24,6 +30,7 @@ from evaldesk.model import (
     Score,
     ToolCall,
     Transcript,
+    TrialResult,
     TrialSpec,
     Turn,
     TurnRecord,
@@ -51,7 +58,10 @@ async def root_agent(message):
     return "It comes."
 """
 DECLARED = PROCESS + "\nroot_agent.tells_calls = True\n"
-GENERATOR = PROCESS.replace("return", "yield")
+TEXTS = PROCESS.replace("return", "yield")
+GENERATOR = TEXTS.replace("import subprocess", "from evaldesk import Event\nimport subprocess") + (
+    "    yield Event('log', text='asked')\n"
+)
 EVENT = """
 import subprocess, sys
 from evaldesk import Event
@@ -77,7 +87,12 @@ SHOWN = {
     "an event": EVENT,
     "tools that the model could call": TOOLS,
 }
-HIDDEN = {"a process": PROCESS, "a connection": CONNECTION, "a model without tools": NO_TOOLS}
+HIDDEN = {
+    "a process": PROCESS,
+    "a generator of texts": TEXTS,
+    "a connection": CONNECTION,
+    "a model without tools": NO_TOOLS,
+}
 EXPECTED = Expected(tool_calls=(ToolCall("get_order", {}),))
 CASES = {"a call": Case("c", (Turn("hi", EXPECTED),)), "no call": Case("c", (Turn("hi", Expected(tool_calls=())),))}
 CRITERIA = (
@@ -134,6 +149,84 @@ async def test_metrics_of_calls_are_unscored_for_a_chat_endpoint(case: Case, end
     scores = await scores_of(AgentRef("c", endpoint.address, kind="http_chat"), case)
 
     assert {(score.passed, score.reason) for score in scores} == {(None, UNSEEN_CALLS)}
+
+
+PROTOCOL = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["message"] == "order":
+        print(json.dumps({"kind": "tool_call", "name": "get_order", "args": {}, "id": "c1"}))
+        print(json.dumps({"kind": "tool_result", "name": "get_order", "id": "c1", "result": 1}))
+    if asked["message"] == "state":
+        print(json.dumps({"kind": "state", "state": asked["session"]["state"]}))
+    print(json.dumps({"kind": "message", "text": "It comes."}))
+    print(json.dumps({"kind": "done"}), flush=True)
+"""
+FORBIDDEN = Criterion("tool_used", 1.0, {"tool": "refund", "at_least": 0, "at_most": 0})
+
+
+async def trial_of_command(folder: Path, messages: Sequence[str], **table: object) -> TrialResult:
+    """A trial of a command by the protocol that tells a call where the message asks for one."""
+    (folder / "says.py").write_text(PROTOCOL)
+    target = f"{sys.executable} -S {folder / 'says.py'}"
+    ref = AgentRef("c", target, str(folder), kind="command", declared=json.dumps(table))
+    case = Case("c", tuple(Turn(message) for message in messages), final_state={"order": "A7"})
+    return await play_trial(load_agent(ref), TrialSpec(1, 0, 0, case, ref, limits=Limits(60)))
+
+
+@pytest.mark.parametrize(
+    ("messages", "table", "passed"),
+    [
+        (["hi"], {}, None),
+        (["hi"], {"tells_calls": True}, True),
+        (["order"], {}, True),
+        (["hi", "order"], {}, True),
+        (["order", "hi"], {}, True),
+        (["hi", "hi"], {"model_gateway": True}, None),
+    ],
+    ids=["a message", "a promise", "a call", "a call later", "a call before", "a gateway that was not asked"],
+)
+async def test_calls_of_a_command_are_judged_once_it_tells_one(
+    messages: list[str], table: dict[str, object], passed: bool | None, tmp_path: Path
+) -> None:
+    result = await trial_of_command(tmp_path, messages, **table)
+
+    assert result.error is None
+    case = Case("c", tuple(Turn(message) for message in messages))
+    assert [score.passed for score in score_trial(result.transcript, case, (FORBIDDEN,))] == [passed]
+
+
+@pytest.mark.parametrize(("messages", "passed"), [(["hi"], None), (["hi", "state"], False)])
+async def test_the_final_state_of_a_command_is_judged_once_it_tells_one(
+    messages: list[str], passed: bool | None, tmp_path: Path
+) -> None:
+    result = await trial_of_command(tmp_path, messages)
+
+    case = Case("c", tuple(Turn(message) for message in messages), final_state={"order": "A7"})
+    scores = score_trial(result.transcript, case, (Criterion("final_state_match", 1.0),))
+    assert [score.passed for score in scores if score.turn is None] == [passed]
+
+
+def test_a_trial_with_an_unseen_turn_is_neither_judged_nor_compared() -> None:
+    seen, unseen = turn_of("call", "result"), turn_of(captures=("answers",))
+    turn = Turn("hi", Expected(tool_calls=(ToolCall("get_order", {}),)))
+    transcript, case = Transcript((seen, unseen)), Case("c", (turn, turn))
+
+    scores = score_trial(transcript, case, CRITERIA)
+
+    assert {(score.value, score.reason) for score in scores} == {(None, f"In some turns only: {UNSEEN_CALLS}")}
+    assert first_divergence(case, transcript, scores) is None
+    assert acceptable_changes(case, transcript, scores) == ()
+    assert [diff.summary for diff in turn_diffs(case, transcript, scores)] == ["1 call", "calls not seen"]
+
+
+def test_a_state_that_cannot_be_seen_is_not_compared() -> None:
+    transcript = Transcript((turn_of("call", "result", unseen=("state",)),))
+    case = Case("c", (Turn("hi"),), final_state={"order": "A7"})
+
+    assert first_divergence(case, transcript) is None
+    assert acceptable_changes(case, transcript) == ()
 
 
 STATELESS = "def root_agent(message):\n    return 'It comes.'\n"

@@ -9,6 +9,8 @@ import pytest
 from tests.agents.endpoint import served
 from tests.forked_commands import ForkedCommands
 
+from evaldesk.model.visibility import UNSEEN_CALLS, UNSEEN_STATE
+
 COMMAND = """
 import json, sys
 for line in sys.stdin:
@@ -17,7 +19,10 @@ for line in sys.stdin:
     print(json.dumps({"kind": "message", "text": f"you said {asked['message']}"}))
     print(json.dumps({"kind": "done"}), flush=True)
 """
+QUIET = "\n".join(line for line in COMMAND.splitlines() if "tool_call" not in line)
 TABLES = """
+[agents.quiet]
+command = "{python} -S quiet.py"
 [agents.works]
 command = "{python} -S works.py"
 [agents.breaks]
@@ -45,6 +50,7 @@ def agent(message):
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     (tmp_path / "works.py").write_text(COMMAND)
+    (tmp_path / "quiet.py").write_text(QUIET)
     (tmp_path / "exits.py").write_text("raise SystemExit(3)")
     (tmp_path / "mute.py").write_text("def agent(message):\n    return None\n")
     (tmp_path / "busy.py").write_text(BUSY)
@@ -77,6 +83,15 @@ def test_one_turn_of_each_agent_is_played_and_told(home: Path, commands: ForkedC
         assert found["players busy"] == ("ok", "each player imports it anew: it keeps a thread running")
     assert "players mute" not in found
     assert code == 1
+    for name, sentences in (
+        ("quiet", (UNSEEN_CALLS, UNSEEN_STATE)),
+        ("chats", (UNSEEN_CALLS,)),
+        ("works", (UNSEEN_STATE,)),
+    ):
+        mark, words = found[f"seen of {name}"]
+        assert mark == "look"
+        assert [each for each in (UNSEEN_CALLS, UNSEEN_STATE) if each in words] >= [*sentences]
+    assert UNSEEN_CALLS not in found["seen of works"][1]
     mark, words = found["turn works"]
     assert (mark, words.rpartition(",")[0]) == ("ok", "asked 'Hello', it said \"you said Hello\", called look")
     assert found["turn chats"][0] == "ok"

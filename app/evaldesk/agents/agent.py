@@ -182,10 +182,13 @@ class AgentKind:
         hides = self.is_remote if self.hides_models is None else self.hides_models
         return not hides or bool(self.shows_models and json.loads(ref.declared or "{}").get(self.shows_models))
 
-    def visibility_of(self, ref: AgentRef, unseen: Iterable[str] = ()) -> Visibility:
-        """How far the agent can be seen; `unseen` are the parts that its description leaves out."""
+    def visibility_of(self, ref: AgentRef, description: AgentDescription | None) -> Visibility:
+        """How far the agent can be seen, by its table and its description."""
         has_gateway = self.shows_models and json.loads(ref.declared or "{}").get(self.shows_models)
-        return (Visibility() if has_gateway else self.visibility).without(unseen)
+        visibility = Visibility("part", "part", state="part") if has_gateway else self.visibility
+        if description and description.tells_calls:
+            visibility = replace(visibility, calls="whole", results="whole")
+        return visibility.without(description.unseen if description else ())
 
     def sees_calls(self, ref: AgentRef) -> bool:
         """Whether every model call of the agent is counted: by its own usage, or where recordings see it."""
@@ -204,8 +207,8 @@ class AgentKind:
         return cast("Adapt", import_target(self.adapter))
 
 
-_OWN_REPORT = Visibility(inner_calls="none", tokens="part")
-"""Of an agent that tells its calls by the protocol."""
+_OWN_REPORT = Visibility("part", "part", "none", "part", "part")
+"""Of an agent that reports its calls and its state by the protocol, or does not."""
 _FROM_REQUESTS = Visibility("part", "part", "part", "part", "none")
 """Of an agent whose framework has no hooks of ours."""
 
@@ -478,7 +481,7 @@ class AgentKinds:
     def visibility(self, ref: AgentRef, description: AgentDescription | None) -> Visibility:
         """How far the agent can be seen; whole where its kind is not known."""
         kind = self.find(description.kind if description else ref.kind)
-        return kind.visibility_of(ref, description.unseen if description else ()) if kind else Visibility()
+        return kind.visibility_of(ref, description) if kind else Visibility()
 
     def is_remote(self, name: str) -> bool:
         """Whether agents of the kind are never imported; False for the empty name, the kind of any object."""

@@ -72,6 +72,7 @@ class PythonAgent:
             description=summary_of(self.code),
             instruction=default_instruction(self._declared()),
             tells_cost=getattr(self.code, "tells_cost", False) is True,
+            tells_calls=getattr(self.code, "tells_calls", False) is True,
             takes=self._takes(),
             unseen=() if self._shows_state(self._declared()) else ("state",),
             takes_instruction="instruction" in (parameter_names(self._declared()) or ()),
@@ -154,9 +155,7 @@ class PythonAgent:
             answer = function(**arguments)
         if inspect.isawaitable(answer):
             answer = await answer
-        # A generator tells what it does; of a text alone nobody knows which tools were called.
-        if isinstance(answer, str | None) and getattr(self.code, "tells_calls", False) is not True:
-            note_text_answer()
+        is_text = True
         pieces: list[str] = []
         async with aclosing(_items(answer)) as items:
             async for item in items:
@@ -165,8 +164,12 @@ class PythonAgent:
                     if session.is_streaming:
                         yield Event("agent_message", text=item, is_partial=True)
                 elif item is not None:
+                    is_text = False
                     for each in (*_take_message(pieces), *_events(item, session)):
                         yield each
+        # A generator of events tells its calls; of texts alone nobody knows which tools were called.
+        if is_text and getattr(self.code, "tells_calls", False) is not True:
+            note_text_answer()
         for event in _take_message(pieces):
             yield event
 

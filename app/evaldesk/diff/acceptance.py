@@ -131,7 +131,7 @@ def acceptable_changes(
         turn_allowances = [each for each in allowances if each.turn == index + 1]
         as_compared = compared_case.turns[index].expected.tool_calls or ()
         changes += _of_turn(index, case.turns[index].expected, record, of_turn, turn_allowances, as_compared)
-    if case.final_state is not None and transcript.turns:
+    if case.final_state is not None and transcript.turns and transcript.visibility.state != "none":
         changes += [
             AcceptableChange(
                 f"state.{key}",

@@ -82,7 +82,7 @@ def _own_diff(case: Case, transcript: Transcript, scores: Sequence[Score], index
 
 def _rows(case: Case, transcript: Transcript, scores: Sequence[Score]) -> dict[int, tuple[CallRow, ...]]:
     """The rows of each asserted turn."""
-    rows: dict[int, list[CallRow]] = {at: [] for at in _asserted_turns(case)}
+    rows: dict[int, list[CallRow]] = {at: [] for at in _compared_turns(case, transcript)}
     for row, expected_at, actual_at in _steps(case, transcript, scores):
         if expected_at is not None and actual_at is not None and expected_at != actual_at:
             rows[expected_at].append(replace(row, actual=None, has_result=False, actual_turn=actual_at + 1))
@@ -98,12 +98,12 @@ def _steps(
     """The steps of the alignment over the conversation as rows, with the turns of both sides."""
     expected_calls = [
         (at, k, call)
-        for at in _asserted_turns(case)
+        for at in _compared_turns(case, transcript)
         for k, call in enumerate(case.turns[at].expected.tool_calls or (), 1)
     ]
     actual_calls = [
         (at, k, outcome)
-        for at in _asserted_turns(case)
+        for at in _compared_turns(case, transcript)
         if at < len(transcript.turns)
         for k, outcome in enumerate(call_outcomes(transcript.turns[at]), 1)
     ]
@@ -115,5 +115,8 @@ def _steps(
         yield replace(row, expected_place=expected_place, actual_place=actual_place), expected_at, actual_at
 
 
-def _asserted_turns(case: Case) -> list[int]:
-    return [at for at, turn in enumerate(case.turns) if turn.expected.tool_calls is not None]
+def _compared_turns(case: Case, transcript: Transcript) -> list[int]:
+    """The turns whose calls are asserted, but for those whose calls cannot be seen."""
+    unseen_turns = {at for at, record in enumerate(transcript.turns) if record.hides_calls}
+    asserted_turns = [at for at, turn in enumerate(case.turns) if turn.expected.tool_calls is not None]
+    return [at for at in asserted_turns if at not in unseen_turns]

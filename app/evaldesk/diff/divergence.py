@@ -119,6 +119,8 @@ def _arg_words(row: CallRow, arg: ArgRow) -> str:
 
 
 def _in_state(case: Case, transcript: Transcript) -> Divergence | None:
+    if transcript.visibility.state == "none":
+        return None
     state = transcript.final_state
     for key, expected in (accepted_state(case, transcript) or {}).items():
         if key in state and json_equal(state[key], expected):

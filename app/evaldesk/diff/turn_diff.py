@@ -39,6 +39,8 @@ class ArgRow:
 class CallRow:
     """One line of the comparison; places count from 1. Without an assertion `op` is None and only `actual` is set.
 
+    Where the calls of the turn cannot be seen, `op` is None, too, and only `expected` is set.
+
     `because` has the reasons for accepting different arguments. In an alignment over the conversation, `expected_turn`
     or `actual_turn` is the turn, from 1, of the side in another turn.
     """
@@ -78,7 +80,7 @@ class TurnDiff:
     """One turn, expected and actual.
 
     `is_asserted`: the case asserts the calls of this turn. `reference` is the expected answer, None without one;
-    `answer` is the agent's answer, None for an unplayed turn.
+    `answer` is the agent's answer, None for an unplayed turn. Not `is_seen`: the agent may have called any tool.
     """
 
     calls: tuple[CallRow, ...]
@@ -86,6 +88,7 @@ class TurnDiff:
     is_played: bool
     reference: str | None
     answer: str | None
+    is_seen: bool = True
 
     @cached_property
     def text(self) -> TextDiff | None:
@@ -107,6 +110,8 @@ class TurnDiff:
         """The line of the outline: `2 calls, 1 differs`."""
         if not self.is_played:
             return "never played"
+        if not self.is_seen:
+            return "calls not seen"
         n = self.n_actual_calls
         calls = "no calls" if not n else counted(n, "call")
         if not self.is_asserted:
@@ -124,12 +129,14 @@ def turn_diff(expected: Expected | None, record: TurnRecord | None, scores: Sequ
     """
     expected = expected or Expected()
     outcomes = call_outcomes(record)
+    is_seen = record is None or not record.hides_calls
     return TurnDiff(
-        calls=_call_rows(expected.tool_calls, outcomes, scores),
+        calls=_call_rows(expected.tool_calls, outcomes, scores) if is_seen else _unseen_rows(expected.tool_calls),
         is_asserted=expected.tool_calls is not None,
         is_played=record is not None,
         reference=expected.reference,
         answer=record.answer if record else None,
+        is_seen=is_seen,
     )
 
 
@@ -156,6 +163,11 @@ def _call_rows(
     if expected is None:
         return tuple(_call_row(None, None, at, (), outcomes) for at in range(len(outcomes)))
     return tuple(row for _, row in aligned_rows(expected, outcomes, scores))
+
+
+def _unseen_rows(expected: Sequence[ToolCall] | None) -> tuple[CallRow, ...]:
+    """The expected calls of a turn whose calls cannot be seen: none of them is missing."""
+    return tuple(CallRow(None, call, None, place, None) for place, call in enumerate(expected or (), 1))
 
 
 def aligned_rows(

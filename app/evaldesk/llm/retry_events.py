@@ -173,8 +173,11 @@ class TurnListener:
     def note_unseen(self, part: Unseen) -> None:
         """Note a part of the agent's work that cannot be seen."""
 
+    def note_reported_state(self) -> None:
+        """Note that the agent reported its session state, which may be the old one."""
+
     def note_text_answer(self) -> None:
-        """Note that the agent gave a text and told nothing else."""
+        """Note that the agent gave a text, and no event for its tool calls."""
 
     def note_outside_call(self) -> None:
         """Note that the agent opened a connection or started a process."""
@@ -262,11 +265,26 @@ def note_unseen(part: Unseen) -> None:
         turn.note_unseen(part)
 
 
+def note_reported_state() -> None:
+    """Note that the agent reported its session state in the current turn."""
+    turn = PLAYED_TURN.get()
+    if turn:
+        turn.note_reported_state()
+
+
 def note_text_answer() -> None:
-    """Note that the agent gave a text and told nothing else in the current turn."""
+    """Note that the agent gave a text, and no event for its tool calls, in the current turn."""
     turn = PLAYED_TURN.get()
     if turn:
         turn.note_text_answer()
+
+
+def note_hidden_work() -> None:
+    """Note that the tool calls of the current turn, in another process, are seen only where the agent reports one."""
+    turn = PLAYED_TURN.get()
+    if turn:
+        turn.note_text_answer()
+        turn.note_outside_call()
 
 
 def mute_listeners() -> AbstractContextManager[None]:

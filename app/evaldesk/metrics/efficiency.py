@@ -25,9 +25,16 @@ NO_CALL = "The agent reports no model call."
 UNKNOWN_TOKENS = "A model call did not tell its tokens, so there may be more calls and costs than are known."
 
 
-def _info(name: str, title: str, summary: str, *, reads_calls: bool = False) -> MetricInfo:
+def _info(name: str, title: str, summary: str, *, reads_calls: bool = False, reads_tokens: bool = False) -> MetricInfo:
     return MetricInfo(
-        name, title, summary, high=math.inf, is_higher_better=False, default_threshold=None, reads_calls=reads_calls
+        name,
+        title,
+        summary,
+        high=math.inf,
+        is_higher_better=False,
+        default_threshold=None,
+        reads_calls=reads_calls,
+        reads_tokens=reads_tokens,
     )
 
 
@@ -35,7 +42,9 @@ def _info(name: str, title: str, summary: str, *, reads_calls: bool = False) -> 
 class Cost:
     """US dollars for the agent's own model calls, of each turn and of the trial; unknown where a price is."""
 
-    info: ClassVar[MetricInfo] = _info("cost", "Cost", "US dollars of the agent's model calls in the trial.")
+    info: ClassVar[MetricInfo] = _info(
+        "cost", "Cost", "US dollars of the agent's model calls in the trial.", reads_tokens=True
+    )
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """The cost of each turn, and their sum."""
@@ -125,7 +134,7 @@ class InferenceCallCount:
     """Model calls of each turn, and their mean; a turn that reports none is left out."""
 
     info: ClassVar[MetricInfo] = _info(
-        "inference_call_count_v1", "Model calls", "Calls of the agent's model per turn, as in ADK."
+        "inference_call_count_v1", "Model calls", "Calls of the agent's model per turn, as in ADK.", reads_tokens=True
     )
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
@@ -146,7 +155,7 @@ class TokenUsage:
     """Tokens of the agent's model in each turn, and their mean over all turns; a turn without a report counts as 0."""
 
     info: ClassVar[MetricInfo] = _info(
-        "token_usage_v1", "Tokens", "Tokens in and out of the agent's model per turn, as in ADK."
+        "token_usage_v1", "Tokens", "Tokens in and out of the agent's model per turn, as in ADK.", reads_tokens=True
     )
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:

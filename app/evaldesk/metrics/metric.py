@@ -31,7 +31,8 @@ class MetricInfo:
 
     `needs` is the assertion that a case must have; otherwise the metric is not applicable. `has_judge` means that a
     model judges, and costs. `required` are options without a usable default: a run without them is refused.
-    `reads_calls`: it judges the tool calls also of a case that expects none; `reads_state`: the session state.
+    `reads_calls`: it judges the tool calls also of a case that expects none; `reads_state`: the session state;
+    `reads_tokens`: the agent's model calls and their tokens.
     """
 
     name: str
@@ -46,12 +47,17 @@ class MetricInfo:
     required: tuple[str, ...] = ()
     reads_calls: bool = False
     reads_state: bool = False
+    reads_tokens: bool = False
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts of an agent's work without which it says nothing true."""
-        calls: tuple[Part, ...] = ("calls",) if self.reads_calls or self.needs == "tool_calls" else ()
-        return (*calls, "state") if self.reads_state or self.needs == "final_state" else calls
+        is_read: dict[Part, bool] = {
+            "calls": self.reads_calls or self.needs == "tool_calls",
+            "tokens": self.reads_tokens,
+            "state": self.reads_state or self.needs == "final_state",
+        }
+        return tuple(part for part in is_read if is_read[part])
 
     def passes(self, value: float, threshold: float | None) -> bool | None:
         """Whether `value` reaches the threshold, which is inclusive; None without a threshold."""

@@ -195,7 +195,7 @@ async def _criterion_scores(
         reason = None if is_function(criterion) else missing_of(metric, case)
         if reason:
             return [Score(criterion.metric, threshold=criterion.threshold, reason=reason, is_applicable=strict)]
-        if unseen := comparison.visibility.unseen_reason(metric.info.parts):
+        if unseen := comparison.visibility.unjudged_reason(metric.info.parts):
             return [Score(criterion.metric, threshold=criterion.threshold, reason=unseen)]
         score_or_awaitable = metric.score(transcript, case)
         scores = (

@@ -188,7 +188,8 @@ class AgentDescription:
     `model` is empty for an agent that cannot answer before one is named, None where its models are not seen. `missing`
     names the environment variables that its turns will lack, `variables` those that are set where it is loaded.
     `is_direct`: its model is at an endpoint of its own, which is called without LiteLLM. `tells_cost`: its own code
-    tells the cost of every model call. `offers_user`: its module has functions that play the user of a scenario.
+    tells the cost of every model call, `tells_calls`: every tool call. `offers_user`: its module has functions that
+    play the user of a scenario.
     `takes` are the kinds of media that it says it takes, `unseen` the parts of its work that cannot be seen.
     `takes_instruction`: its instruction can be replaced for a run. `makes_instruction`: its own is made by code when a
     turn begins, and `instruction` only tells so.
@@ -213,6 +214,7 @@ class AgentDescription:
     unseen: tuple[str, ...] = ()
     takes_instruction: bool = False
     makes_instruction: bool = False
+    tells_calls: bool = False
 
     @property
     def tools_of_all(self) -> tuple[str, ...]:

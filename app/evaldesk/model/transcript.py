@@ -215,6 +215,11 @@ class TurnRecord:
         return waiting_of(self.events) if self.stop_reason == AWAITING else ()
 
     @property
+    def hides_calls(self) -> bool:
+        """Whether only its answer was seen: it may have called any tool. (decision 520)"""
+        return "answers" in self.captures
+
+    @property
     def own_events(self) -> tuple[Event, ...]:
         """The events of the agent itself, and of the agents it hands over to; model calls inside a tool are paid, too.
 
@@ -402,6 +407,12 @@ def interrupted_turn(query: str, events: Sequence[Event], state: JsonObject, ask
     return replace(record, state_after=state, asked_by=asked_by)
 
 
+def told_captures(captures: Sequence[Capture]) -> tuple[Capture, ...]:
+    """The captures of a turn whose agent turned out to tell its tool calls: no call told is no call."""
+    ways = {"told" if way == "answers" else way for way in captures}
+    return tuple(way for way in get_args(Capture) if way in ways)
+
+
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """The turns of a trial or of a chat session."""
@@ -422,7 +433,7 @@ class Transcript:
     @property
     def visibility(self) -> Visibility:
         """How far the agent can be seen; whole where that was not noted, as of a transcript of a file."""
-        n_unseen = sum("answers" in turn.captures for turn in self.turns)
+        n_unseen = sum(turn.hides_calls for turn in self.turns)
         calls = _level(n_unseen, len(self.turns))
         usages = [usage for turn in self.turns for usage in turn.usages if usage.role == "agent"]
         tokens = _level(sum(usage.is_least for usage in usages), len(usages))

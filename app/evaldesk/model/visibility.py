@@ -22,8 +22,9 @@ TITLES: Mapping[Part, str] = {
 _LEVELS: Mapping[Level, str] = {"whole": "seen", "part": "seen in part", "none": "not seen"}
 _STEPS: Mapping[Part, str] = {
     "calls": (
-        "The tool calls of this agent cannot be seen, so nothing is said of them. To make them seen, let it yield an "
-        "Event for each call, use a model client that Evaldesk sees, or install opentelemetry-sdk: docs/agents.md."
+        "The tool calls of this agent cannot be seen, so nothing is said of them. To make them seen, let it tell an "
+        "event for each call (with `tells_calls` if it makes none), use a model client or gateway that Evaldesk sees, "
+        "or install opentelemetry-sdk: docs/agents.md."
     ),
     "tokens": (
         "The tokens of this agent cannot be seen. To make them seen, let it tell a usage for each model call, or use a "
@@ -84,8 +85,17 @@ class Visibility:
         return tuple(sentence for part, sentence in _STEPS.items() if self.level(part) == "none")
 
     def unseen_reason(self, parts: Iterable[Part]) -> str:
-        """Why a metric of these parts cannot judge; empty where it can."""
+        """Why a metric of these parts cannot judge any trial; empty where it may."""
         return next((_STEPS[part] for part in parts if self.level(part) == "none"), "")
+
+    def unjudged_reason(self, parts: Iterable[Part]) -> str:
+        """Why a metric of these parts cannot judge the trial that was seen so; empty where it can.
+
+        A trial whose tool calls were seen in some of its turns may have made any call in the others.
+        """
+        metric_parts = (*parts,)
+        is_in_part = "calls" in metric_parts and self.calls == "part"
+        return self.unseen_reason(metric_parts) or (f"In some turns only: {_STEPS['calls']}" if is_in_part else "")
 
 
 def _enumeration(titles: Sequence[str]) -> str:
@@ -94,3 +104,4 @@ def _enumeration(titles: Sequence[str]) -> str:
 
 UNSEEN_CALLS = _STEPS["calls"]
 UNSEEN_STATE = _STEPS["state"]
+UNSEEN_TOKENS = _STEPS["tokens"]

@@ -351,7 +351,8 @@ class _Drawing:
         expectations = turn.expected if turn else Expected()
         query = turn.query if turn else record.query if record else ""
         is_folded = self.room.is_full
-        final_state = self.turns.case.final_state if index == self.turns.n_turns - 1 else None
+        is_last = index == self.turns.n_turns - 1 and self.turns.summary.visibility.state != "none"
+        final_state = self.turns.case.final_state if is_last else None
         state: tuple[StateRow, ...] = ()
         if record and not is_folded:
             accepted_values = accepted_state(self.turns.case, Transcript((record,))) if final_state else None

@@ -15,6 +15,7 @@ from evaldesk.wording.words import needs_words, score_words
 
 LONGEST_TEXT = 2_000
 _INDENT = "    "
+UNSEEN = "the tool calls of this turn cannot be seen"
 _OTHER_VERDICTS = {"unplayed": "never played", "unscored": "not judged"}
 
 
@@ -78,7 +79,7 @@ def _diff_lines(expected: Expected, record: TurnRecord | None, diff: TurnDiff) -
         return
     yield from map(_call_line, diff.calls)
     if diff.is_asserted and not diff.calls:
-        yield "no call was expected and none was made"
+        yield "no call was expected and none was made" if diff.is_seen else f"no call was expected; {UNSEEN}"
     if expected.reference is not None:
         yield f"expected answer  {_text(expected.reference)}"
     yield f"actual answer    {_text(record.answer)}"
@@ -91,6 +92,8 @@ def _call_line(row: CallRow) -> str:
         return f"- {call_text(row.expected.name, row.expected.args)}   expected, not called"
     if row.actual is None:
         expected = call_text(row.expected.name, row.expected.args) if row.expected else ""
+        if row.op is None:
+            return f"? {expected}   expected; {UNSEEN}"
         return f"> {expected}   {moved_words(row)}"
     actual = call_text(row.actual.name, row.actual.args)
     if row.op == "+":

@@ -27,7 +27,7 @@ from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.wire_doubles import answer_calls
 from evaldesk.codec import msgspec
 from evaldesk.errors import VALUE_LIMIT, AgentError, FormatError
-from evaldesk.llm.retry_events import note_capture
+from evaldesk.llm.retry_events import note_capture, note_hidden_work, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, Event, JsonObject, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import parse_json
@@ -48,13 +48,15 @@ MAX_LINE = 10_000
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The agent's table. `tells_cost`: the command writes a usage with its cost for every model call.
+    """The agent's table. `tells_cost`: the command writes a usage with its cost for every model call, `tells_calls`: an
+    event for every tool call.
 
     `model_gateway`: its model calls, tokens and tool calls are recorded by a proxy, not by its own events.
     `spans`: it gets an endpoint for its OpenTelemetry spans, with the same facts.
     """
 
     tells_cost: bool = False
+    tells_calls: bool = False
     model_gateway: bool = False
     spans: bool = False
 
@@ -82,7 +84,13 @@ class CommandAgent:
     def describe(self) -> AgentDescription:
         """The command line; the command is not started."""
         text = f"The command {shlex.join(self.words)}"
-        return AgentDescription(name=self.ref.id, kind=KIND, description=text, tells_cost=self.options.tells_cost)
+        return AgentDescription(
+            name=self.ref.id,
+            kind=KIND,
+            description=text,
+            tells_cost=self.options.tells_cost,
+            tells_calls=self.options.tells_calls,
+        )
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Write the turn and yield the events of the command until it says `done`. Raises AgentError."""
@@ -93,6 +101,9 @@ class CommandAgent:
         note_capture("told")
         if self.options.model_gateway:
             note_capture("gateway")
+        note_unseen("state")  # until it reports one
+        if not self.options.tells_calls:
+            note_hidden_work()
         memory_entry = session.memory.get(_MEMORY)
         process = (
             memory_entry if isinstance(memory_entry, CommandProcess) and memory_entry.is_alive else self._start(session)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.agents.agent import Agent
+from evaldesk.agents.in_thread import run_in_thread
 from evaldesk.agents.remote.protocol import Calls, description_of, read_events, turn_body
 from evaldesk.codec import msgspec
 from evaldesk.errors import TEXT_LIMIT, VALUE_LIMIT, AgentError, FormatError
-from evaldesk.llm.retry_events import note_capture
+from evaldesk.llm.retry_events import note_capture, note_hidden_work, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import parse_json
@@ -72,6 +73,7 @@ class HttpAgent:
     async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
         """As `reply`, with the decisions of a person; the agent needs no memory of the paused turn."""
         note_capture("told")
+        note_unseen("state")  # until it reports one
         calls = Calls()
         headers = {"accept": "application/x-ndjson, application/json", **headers_from(self.headers_env, self.ref.id)}
         async with (
@@ -87,6 +89,15 @@ class HttpAgent:
             else:
                 for event in self._events_of_answer(await whole_body(response), session):
                     yield calls.with_call(event)
+        if not (calls.is_told or decided or await self._tells_calls()):
+            note_hidden_work()
+
+    async def _tells_calls(self) -> bool:
+        """Whether the agent says that it tells each tool call; False where it does not describe itself."""
+        try:
+            return (await run_in_thread(self.describe)).tells_calls
+        except AgentError:
+            return False
 
     def _events_of_answer(self, body: bytes, session: Session) -> list[Event]:
         answer = parse_answer(body, self.ref.target)

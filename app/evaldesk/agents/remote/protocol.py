@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaldesk.errors import VALUE_LIMIT, AgentError
+from evaldesk.llm.retry_events import note_reported_state
 from evaldesk.model import (
     AgentDescription,
     ErrorRecord,
@@ -96,6 +97,7 @@ def read_events(raw: object, session: Session, author: str) -> Iterator[Event]:
     yield from _unknown_keys_log(raw, f"kind author parent within {keys}".split(), session)
     if maker is None:
         session.state = dict(_object(raw, "state"))
+        note_reported_state()
         return
     event = maker(raw, _name(raw, "author", author))
     yield replace(event, parent=_name(raw, "parent"), within=_name(raw, "within"))
@@ -119,12 +121,17 @@ def _unknown_keys_log(raw: Mapping[str, Any], known_keys: Sequence[str], session
 
 @dataclass(slots=True)
 class Calls:
-    """The tool calls of a turn by id, to complete results that name only the id of their call."""
+    """The tool calls of a turn by id, to complete results that name only the id of their call.
 
+    `is_told`: a call, a result or a request to a person was among its events.
+    """
+
+    is_told: bool = False
     _by_id: dict[str, ToolCall] = field(default_factory=dict)
 
     def with_call(self, event: Event) -> Event:
         """The event; a result gets its call."""
+        self.is_told = self.is_told or event.call is not None or event.waiting is not None
         if event.call is None or event.call.id is None:
             return event
         if event.kind == "tool_call":
@@ -158,6 +165,7 @@ def description_of(raw: object, name: str, kind: str) -> AgentDescription:
         ),
         initial_state=_optional_object(raw, "initial_state"),
         tells_cost=raw.get("tells_cost") is True,
+        tells_calls=raw.get("tells_calls") is True,
         takes=_kinds(raw.get("takes")),
     )
 

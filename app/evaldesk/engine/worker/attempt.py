@@ -245,7 +245,8 @@ class TurnUnderWay(Protocol):
 class Attempt:
     """One attempt at a trial or a turn. `stop` is set before its task is cancelled and says why.
 
-    Where it is not `is_told`, an agent that tells no usage may have called a model.
+    Where it is not `is_told`, an agent that tells no usage may have called a model. With `tells_calls` it told a tool
+    call of a turn itself, so that turns without one have none.
     """
 
     clock: Clock = time.monotonic
@@ -262,6 +263,7 @@ class Attempt:
     pause: Pause | None = None
     prompts: PromptWriter | None = None
     is_told: bool = True
+    tells_calls: bool = False
 
     def begin(self, phase: Phase, timeout_s: float) -> None:
         """Enter `phase`, which may take `timeout_s`."""

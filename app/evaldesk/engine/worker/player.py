@@ -67,7 +67,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.decisions import UNUSED, Decided, Script, decision_words, scripted_decisions
 from evaldesk.model.options import USER_VARIABLE
-from evaldesk.model.transcript import AWAITING, BOUNDS, UNANSWERED, UNKNOWN, last_stop
+from evaldesk.model.transcript import AWAITING, BOUNDS, UNANSWERED, UNKNOWN, last_stop, told_captures
 from evaldesk.model.user_reply import MODULE_USER, UserReply, with_decisions_of, with_last_cost
 from evaldesk.process_setup import gc_paused
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
@@ -163,6 +163,7 @@ async def play_turn(
     with turn_context(turn):
         reason = await _stop_reason(_conversed(agent, session, query, turn, script, decided), turn, attempt)
     record = turn.record(reason)
+    attempt.tells_calls = attempt.tells_calls or turn.tells_calls
     session.turns.append(replace(record, media=session.media) if session.media else record)
     attempt.turns.append(record)
     attempt.turn = None
@@ -172,7 +173,10 @@ async def play_turn(
 def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -> TrialResult:
     """The result of the trial as far as the attempt came; `error` overrides the last turn's own."""
     asked_by: AskedBy = "scripted" if spec.case.scenario is None else "simulated"
-    transcript = Transcript(tuple(replace(turn, asked_by=asked_by) for turn in attempt.transcript(error).turns))
+    turns = attempt.transcript(error).turns
+    if attempt.tells_calls:
+        turns = tuple(replace(turn, captures=told_captures(turn.captures)) for turn in turns)
+    transcript = Transcript(tuple(replace(turn, asked_by=asked_by) for turn in turns))
     last = transcript.turns[-1] if transcript.turns else None
     error = error or (last.error if last else None)
     if attempt.stop == "timed_out" and not error:

@@ -49,13 +49,17 @@ MAX_PARTIAL = 200_000
 MAX_TURN_BYTES = 32 * 1024 * 1024
 MAX_RAW = 20_000
 
+CALL_KINDS = frozenset({"tool_call", "tool_result"})
+"""The events by which an agent tells a tool call."""
+
 Show: TypeAlias = Callable[[Event], None]
 
 
 class OpenTurn(TurnListener):
     """A turn under way. `show` is told every event as it happens, partial ones included; `prompts` keep its calls.
 
-    With `resumed` it goes on where that turn waited; the time in which it waited does not count.
+    With `open_record` it goes on where that turn waited; the time in which it waited does not count. `tells_calls`: the
+    agent told a tool call itself.
     """
 
     def __init__(
@@ -92,7 +96,8 @@ class OpenTurn(TurnListener):
         self._observed_calls: list[tuple[float, str, HttpCall | None]] = []
         self._ways: set[Capture] = set()
         self._unseen: set[Unseen] = set()
-        self._shows_calls = self._is_text_answer = self._has_outside_calls = False
+        self._shows_calls = self._is_text_answer = self._has_outside_calls = self.tells_calls = False
+        self._has_reported_state = False
         self._spans: TurnSpans | None = None
         self._call_answers: CallAnswers | None = None
         self._prompts = prompts
@@ -116,6 +121,8 @@ class OpenTurn(TurnListener):
         self._events.extend(open_record.events)
         self._n_before = len(self._events)
         self._ways.update(open_record.captures)
+        is_own = "told" in self._ways
+        self.tells_calls = is_own and any(event.kind in CALL_KINDS for event in open_record.events)
         self._unseen.update(open_record.unseen)
         self._state_before = dict(open_record.state_before)
         self._state, self._state_json = dict(open_record.state_after), to_json(open_record.state_after)
@@ -144,6 +151,7 @@ class OpenTurn(TurnListener):
         if self._n_bytes > MAX_TURN_BYTES:
             raise AgentError(f"more than {MAX_TURN_BYTES // 2**20} MiB of events in one turn")
         event = checked_event(raw_event, self._now_ms())
+        self.tells_calls = self.tells_calls or event.kind in CALL_KINDS
         if event.usage:
             self._reported_usages.append(event.usage)
             if self.pace and not self._n_whole:  # our own calls book their tokens themselves
@@ -243,6 +251,7 @@ class OpenTurn(TurnListener):
     def note_gateway_call(self, call: HttpCall) -> None:
         """Record a call that the gateway reports in full; its usage follows."""
         self._n_cut += bool(_CUT.search(call.answer))
+        self._shows_calls = self._shows_calls or bool(read_request(body_of(call.request)).tools)
         if self._prompts:
             self._gateway_calls.append((self._now_ms(), call))
 
@@ -281,8 +290,12 @@ class OpenTurn(TurnListener):
         """Note a part of the agent's work that cannot be seen."""
         self._unseen.add(part)
 
+    def note_reported_state(self) -> None:
+        """Note that the agent reported its session state, which may be the old one."""
+        self._has_reported_state = True
+
     def note_text_answer(self) -> None:
-        """Note that the agent gave a text and told nothing else."""
+        """Note that the agent gave a text, and no event for its tool calls."""
         self._is_text_answer = True
 
     def note_outside_call(self) -> None:
@@ -335,7 +348,8 @@ class OpenTurn(TurnListener):
         record = broken_turn(self._query, events, self._state_before, stop_reason, duration_ms=duration_ms)
         media = tuple(item.held() for item in self._session.media)
         # A state that changed was seen.
-        unseen = self._unseen - ({"state"} if any(event.kind == "state_delta" for event in events) else set())
+        is_state_seen = self._has_reported_state or any(event.kind == "state_delta" for event in events)
+        unseen = self._unseen - ({"state"} if is_state_seen else set())
         return replace(
             record,
             captures=self._captures(),
@@ -346,8 +360,11 @@ class OpenTurn(TurnListener):
 
     def _captures(self) -> tuple[Capture, ...]:
         ways = self._ways if self._ways - _BESIDE else self._ways | {"adapter"}
-        if self._is_text_answer and self._has_outside_calls and not (self._shows_calls or "spans" in ways):
+        shows_calls = self._shows_calls or self.tells_calls or "spans" in ways
+        if self._is_text_answer and self._has_outside_calls and not shows_calls:
             ways = ways - {"told"} | {"answers"}
+        elif self.tells_calls:
+            ways = ways - {"answers"}  # of the turn before it waited
         return tuple(way for way in get_args(Capture) if way in ways)
 
     def _whole_turn(self) -> list[Event]:

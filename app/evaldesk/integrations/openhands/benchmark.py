@@ -30,10 +30,17 @@ from evaldesk.backports import UTC
 from evaldesk.codec import msgspec
 from evaldesk.errors import VALUE_LIMIT, AgentError, ModelError, UsageError
 from evaldesk.integrations.openhands.metadata import Options, Task
-from evaldesk.integrations.openhands.output import output_events
+from evaldesk.integrations.openhands.output import has_history, output_events
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.llm.pacing import FOLDER, folder_of_books
-from evaldesk.llm.retry_events import CURRENT_LISTENER, PLAYED_TURN, RetryWait, note_capture, note_unseen
+from evaldesk.llm.retry_events import (
+    CURRENT_LISTENER,
+    PLAYED_TURN,
+    RetryWait,
+    note_capture,
+    note_hidden_work,
+    note_unseen,
+)
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 from evaldesk.model.transcript import report
 from evaldesk.unpacking import MAX_ANSWER
@@ -112,6 +119,8 @@ class BenchmarkAgent(ModelCaller):
             if "failed" in outcome:
                 report_failure(outcome["failed"], send)
                 return
+            if not has_history(outcome["output"]):
+                note_hidden_work()
             for event in output_events(outcome["output"], outcome["more"], message):
                 send(event)
             if outcome.get("reports"):

@@ -31,6 +31,15 @@ def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
     yield from row_events(JsonPosition(document), row if isinstance(row, dict) else {}, text, query, more)
 
 
+def has_history(text: str) -> bool:
+    """Whether the output of a benchmark has the history of its agent; False for one that cannot be read."""
+    try:
+        row = _parse(text).value
+    except FormatError:
+        return False
+    return isinstance(row, dict) and bool(row.get("history"))
+
+
 def output_text(output: object) -> str:
     """The result of a benchmark as JSON text, in its own form if that is strict JSON. Raises AgentError."""
     text = _text(output)
