@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents.endpoint import Answer, Endpoint, chunks
+from tests.agents.endpoint import Answer, Endpoint, chunks, completion
 from tests.agents.installed import skip_without
 from tests.agents.test_child_processes import ONCE
+from tests.agents.test_unrecorded_calls import AIOHTTP, FRAMES, READS, TOOL, WAYS, in_chunks
 from tests.agents.test_wire_calls import HEAD, LOOP, TOLD, story
 
 from evaldesk.agents import load_agent
@@ -21,7 +22,7 @@ from evaldesk.model.evalset import DECISIONS
 from evaldesk.model.options import Recording
 from evaldesk.transcripts.answered_calls import without_calls
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
 
 ORDER = ("c1", "get_order", '{"order": "A7"}')
 USER = ("c2", "get_user", "{}")
@@ -234,26 +235,82 @@ async def test_calls_that_the_agent_tells_and_the_double_answers_are_one(endpoin
     assert [call.name for call in result.transcript.turns[0].tool_calls] == ["get_user", "get_order"]
 
 
-BY_URLLIB = """
-import urllib.request
-
-def post(messages):
-    body = json.dumps({"model": "small", "messages": messages}).encode()
-    with urllib.request.urlopen(urllib.request.Request(str(client.base_url) + "chat/completions", body)) as answer:
-        return json.loads(answer.read())["choices"][0]["message"]
-
+WAIT_FOR_CALLS = """
 def root_agent(message):
     messages = [{"role": "user", "content": message}]
-    while (answer := post(messages)).get("tool_calls"):
-        messages += [answer, {"role": "tool", "tool_call_id": answer["tool_calls"][0]["id"], "content": "on its way"}]
+    while (answer := ask(question_of(messages))).get("tool_calls"):
+        messages = with_result(messages, answer)
     return answer["content"]
+"""
+AIOHTTP_WAITS = AIOHTTP.partition("async def root_agent")[0] + WAIT_FOR_CALLS.replace(
+    "def root", "async def root"
+).replace("ask(", "await ask(")
+CLIENTS = {name: TOOL + way + WAIT_FOR_CALLS for name, way in WAYS.items()} | {
+    f"aiohttp, {name}": TOOL + AIOHTTP_WAITS.replace("{read}", read) for name, read in READS.items()
+}
+OF_CLIENTS = [
+    pytest.param(source, frame, id=f"{name}, {kind}")
+    for name, source in CLIENTS.items()
+    for kind, frame in FRAMES.items()
+    if not (frame is in_chunks and "aiohttp" in name)
+]
+
+
+@pytest.mark.parametrize(("source", "frame"), OF_CLIENTS)
+async def test_clients_of_other_libraries_read_the_answer_after_the_double(
+    source: str, frame: Any, endpoint: Endpoint, play: Any
+) -> None:
+    answers = (completion("", ORDER), completion("", USER), completion("It is lost."))
+    endpoint.answers += [frame(Answer(answer)) for answer in answers]
+
+    result = await play(source)
+
+    assert result.error is None
+    [turn] = result.transcript.turns
+    steps = [(each.kind, each.call.name, each.result) for each in turn.events if each.call]
+    assert steps == [
+        ("tool_call", "get_order", None),
+        ("tool_result", "get_order", "lost"),
+        ("tool_call", "get_user", None),
+        ("tool_result", "get_user", "It is on its way."),
+    ]
+    assert turn.answer == "It is lost."
+    assert [(each.tokens_in, each.tokens_out, each.is_least) for each in turn.usages] == [(11, 5, False)] * 3
+    assert [roles(request)[-1] for request in endpoint.asked] == ["user", "tool", "tool"]
+    assert [len(request["messages"]) for request in endpoint.asked] == [1, 3, 5]
+
+
+@pytest.mark.parametrize("name", ["requests", "urllib", "http.client", "aiohttp, json"])
+async def test_a_refused_request_reaches_a_client_of_another_library(name: str, endpoint: Endpoint, play: Any) -> None:
+    endpoint.says("", ORDER)
+    endpoint.answers.append(Answer({"choices": [{"message": {"content": "no more"}}]}, status=429))
+
+    result = await play(CLIENTS[name])
+
+    assert len(endpoint.asked) == 2
+    if name == "urllib":
+        assert "HTTP Error 429" in str(result.error)
+    else:
+        assert (result.error, result.transcript.turns[0].answer) == (None, "no more")
+
+
+async def test_a_connection_that_fails_is_the_same_failure_with_doubles(play: Any) -> None:
+    result = await play(CLIENTS["urllib"].replace("{address}", "http://127.0.0.1:9/v1"))
+
+    assert "URLError" in str(result.error)
+
+
+TELLS = """
+from evaldesk import Event, ToolCall
+
+def root_agent(message):
+    yield Event("tool_call", call=ToolCall("get_order", {}))
+    yield "It comes."
 """
 
 
-async def test_a_call_past_its_double_is_an_error_and_no_evidence(endpoint: Endpoint, play: Any) -> None:
-    endpoint.says("", ORDER).says("It comes.")
-
-    result = await play(BY_URLLIB)
+async def test_a_call_past_its_double_is_an_error_and_no_evidence(play: Any) -> None:
+    result = await play(TELLS)
 
     assert (result.status, result.error and result.error.kind) == ("errored", "no_double")
     assert "get_order was called past its double" in str(result.error)

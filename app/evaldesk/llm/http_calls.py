@@ -20,6 +20,7 @@ from functools import cache, wraps
 from typing import Any
 from urllib.parse import urlsplit
 
+from evaldesk.llm.answered_requests import answer_aiohttp, answer_getresponse, answer_putrequest, answer_send
 from evaldesk.llm.client_wrapping import AIOHTTP, CLIENT_OF_GOOGLE, HTTPX, on_import, parts_of, wrap_once
 from evaldesk.llm.context import run_now
 from evaldesk.llm.faults import (
@@ -47,7 +48,6 @@ from evaldesk.llm.model_request import (
 from evaldesk.llm.refusals import MAY_REFUSE
 from evaldesk.llm.retry_events import AnsweredRequest, body_of
 from evaldesk.llm.socket_calls import watch_socket_clients
-from evaldesk.llm.unrecorded_calls import watch_aiohttp, watch_getresponse, watch_putrequest, watch_send
 
 _MARK = "_is_seen"
 
@@ -66,8 +66,12 @@ def _wrap() -> None:
     for owner, name in parts_of(CLIENT_OF_GOOGLE, ("BaseApiClient",), ("_async_request", "_request")):
         wrap_once(owner, name, _watch_google, _MARK)
     for owner, name in parts_of(AIOHTTP, ("ClientSession",), ("_request",)):
-        wrap_once(owner, name, watch_aiohttp, _MARK)
-    for name, wrapper in (("putrequest", watch_putrequest), ("send", watch_send), ("getresponse", watch_getresponse)):
+        wrap_once(owner, name, answer_aiohttp, _MARK)
+    for name, wrapper in (
+        ("putrequest", answer_putrequest),
+        ("send", answer_send),
+        ("getresponse", answer_getresponse),
+    ):
         wrap_once(http.client.HTTPConnection, name, wrapper, _MARK)
 
 

@@ -83,6 +83,11 @@ def watch_send(send: Callable[..., Any]) -> Callable[..., Any]:
     return send_part
 
 
+def watch_again(connection: Any, path: str) -> None:
+    """Watch the next request on the connection, too, whose parts are sent without `putrequest`."""
+    setattr(connection, _OPEN_CALL, _OpenCall(path))
+
+
 def watch_getresponse(getresponse: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the wait for the answer, and copy its bytes as the agent reads them."""
 
@@ -146,12 +151,12 @@ class _CopyingFile:
         if request is None:
             return
         data, self._parts = b"".join(self._parts), []
-        body = _without_chunks(data) if self._is_chunked else data if len(data) >= (self._length or 0) else None
-        text = _decoded(body, self._encoding) if body is not None else None
+        body = without_chunks(data) if self._is_chunked else data if len(data) >= (self._length or 0) else None
+        text = decoded_body(body, self._encoding) if body is not None else None
         if text is not None:
             request.report(text)
         elif END_MARK in data:
-            request.report(_decoded(data, self._encoding) or data)
+            request.report(decoded_body(data, self._encoding) or data)
 
     def _keep(self, data: bytes) -> bytes:
         if self._request and data:
@@ -159,7 +164,7 @@ class _CopyingFile:
         return data
 
 
-def _without_chunks(data: bytes) -> bytes | None:
+def without_chunks(data: bytes) -> bytes | None:
     """The body in chunks (RFC 9112, section 7.1); None without its last chunk."""
     parts: list[bytes] = []
     at = 0
@@ -175,7 +180,7 @@ def _without_chunks(data: bytes) -> bytes | None:
         at = end + 2 + size + 2
 
 
-def _decoded(data: bytes, encoding: str) -> bytes | None:
+def decoded_body(data: bytes, encoding: str) -> bytes | None:
     """The body without its compression; None for one that is not known, broken or too long."""
     if encoding in ("", "identity"):
         return data
@@ -197,7 +202,7 @@ def watch_aiohttp(send: Callable[..., Any]) -> Callable[..., Any]:
         address = urlsplit(str(str_or_url))
         model_request = None
         if is_to_model(address.netloc, address.path):
-            model_request = unrecorded_request(address.path, _sent_body(options), _BY_AIOHTTP)
+            model_request = unrecorded_request(address.path, sent_body(options), _BY_AIOHTTP)
         if model_request is None:
             return await send(session, method, str_or_url, **options)
         try:
@@ -214,7 +219,8 @@ def watch_aiohttp(send: Callable[..., Any]) -> Callable[..., Any]:
     return request
 
 
-def _sent_body(options: Mapping[str, Any]) -> bytes | Mapping[str, Any]:
+def sent_body(options: Mapping[str, Any]) -> bytes | Mapping[str, Any]:
+    """The body of a request of aiohttp by its `json` or `data`; empty for one that is not read here."""
     content, data = options.get("json"), options.get("data")
     if isinstance(content, Mapping):
         return content

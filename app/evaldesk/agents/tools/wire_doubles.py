@@ -39,9 +39,9 @@ MAX_ROUNDS = 100
 DENIED = "The call was denied."
 CASE = "case"  # the mark in a transcript of a call that a decision of the case refused
 UNANSWERED = (
-    "The requests of this agent's model client cannot be answered here: use a client that sends by httpx or that of "
-    "Google, start it as a process or a command with model_gateway, or let the agent call its tools by "
-    "evaldesk.call_tool: docs/tool-doubles.md"
+    "The requests of this agent's model client cannot be answered here: use a client that sends by httpx, "
+    "requests, urllib3, aiohttp or that of Google, start it as a process or a command with model_gateway, or let the "
+    "agent call its tools by evaldesk.call_tool: docs/tool-doubles.md"
 )
 _MEMORY = "wire_doubles"
 _OTHER_SHAPE = (FormatError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
