@@ -20,7 +20,17 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = (
     *("a2a", "adk", "agent_framework", "agno", "atif", "bfcl", "braintrust", "claude_agent", "crewai", "inspect"),
     *("langfuse", "langgraph", "langsmith", "mlflow"),
-    *("openai_agents", "openai_evals", "openhands", "osmosis", "promptfoo", "pydantic_ai", "ray", "smolagents"),
+    *(
+        "openai_agents",
+        "openai_evals",
+        "openhands",
+        "osmosis",
+        "phoenix",
+        "promptfoo",
+        "pydantic_ai",
+        "ray",
+        "smolagents",
+    ),
     *("swe_agent", "tau"),
 )
 

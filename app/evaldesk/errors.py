@@ -143,6 +143,14 @@ class ModelError(EvaldeskError):
         self.is_fatal = is_fatal
 
 
+class RemoteError(EvaldeskError):
+    """A tool behind an address cannot be used; `status` is its HTTP status, 0 without an answer."""
+
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class TrustError(EvaldeskError):
     """Something of a folder would run that nobody has trusted; nothing of it ran."""
 

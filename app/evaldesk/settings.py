@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import VALUE_LIMIT, UsageError
 from evaldesk.model import Container, Limits, ModelOptions
 from evaldesk.model.client_budget import Budget
 from evaldesk.model.options import Recording, RecordingMode, UserConfig
@@ -28,6 +28,9 @@ T = TypeVar("T")
 CONFIG_NAME = "evaldesk.toml"
 MOST_RUNS = 64
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
+SOURCE_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}", re.ASCII)
+"""The name of a source of conversations."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 KEYS = frozenset(
     {
         "models",
@@ -145,12 +148,30 @@ class InboxScoring:
 
 
 @dataclass(frozen=True, slots=True)
+class InboxPull:
+    """The traces of a hosted tool that an open inbox of a trusted folder pulls each hour.
+
+    `tool` is its name, empty where the table has it. `url` and `project` are by default those of the environment
+    variables of the tool. `keys` names the environment variables of the keys, in place of the usual ones. `since` is
+    where the first pull begins, such as `7d`, `where` a filter of conversations.
+    """
+
+    tool: str = ""
+    url: str = ""
+    project: str = ""
+    keys: tuple[str, ...] = ()
+    since: str = "7d"
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class InboxSettings:
     """Whether a desk takes the spans of running agents, where, and for how long it holds their conversations.
 
     `mask` has names of masks and regular expressions. `keep_days` 0 is until they are deleted, `max_mb` bounds all of
     them. A conversation is closed after `quiet_min` minutes without a span. `score` says how they are scored; a new
     alarm starts the command `on_alarm`, and scores are sent to the address `emit`, both of a trusted folder alone.
+    `pull` has hosted tools by the names of their sources.
     """
 
     listen: bool = False
@@ -163,6 +184,7 @@ class InboxSettings:
     score: InboxScoring | None = None
     on_alarm: tuple[str, ...] = ()
     emit: str = ""
+    pull: Mapping[str, InboxPull] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,11 +341,13 @@ def _mcp(value: object, path: Path) -> McpSettings:
 
 
 def _inbox(value: object, path: Path) -> InboxSettings:
-    own = {name: each for name, each in _table(value).items() if name != "score"}
+    own = {name: each for name, each in _table(value).items() if name not in ("score", "pull")}
     settings: InboxSettings = _converted(own if isinstance(value, dict) else value, InboxSettings, path, "inbox")
     if "score" in _table(value):
         settings = replace(settings, score=_inbox_scoring(_table(value)["score"], path))
-    if settings.emit and not _is_safe_address(settings.emit):
+    if "pull" in _table(value):
+        settings = replace(settings, pull=_inbox_pulls(_table(value)["pull"], path))
+    if settings.emit and not is_safe_address(settings.emit):
         raise UsageError(f"{path}: [inbox] emit is an https address, or an http address of this machine")
     if settings.on_alarm and not settings.on_alarm[0].strip():
         raise UsageError(f'{path}: [inbox] on_alarm is a command and its arguments, such as ["notify-send", "alarm"]')
@@ -332,6 +356,22 @@ def _inbox(value: object, path: Path) -> InboxSettings:
     if not 0 <= settings.keep_days <= 36_500 or not settings.max_mb > 0 or not 0 < settings.quiet_min <= 1440:
         raise UsageError(f"{path}: [inbox] keep_days is 0 or more, max_mb above 0, quiet_min above 0 and at most 1440")
     return settings
+
+
+def _inbox_pulls(value: object, path: Path) -> Mapping[str, InboxPull]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: [inbox.pull] has a table for each source, such as [inbox.pull.langfuse]")
+    pulls: dict[str, InboxPull] = {}
+    for name, table in value.items():
+        if not SOURCE_NAME.fullmatch(name):
+            raise UsageError(f"{path}: [inbox.pull.{name[:VALUE_LIMIT]}]: a source has letters, digits, - _ and .")
+        pull: InboxPull = _converted(table, InboxPull, path, f"inbox.pull.{name}")
+        if pull.url and not is_safe_address(pull.url):
+            raise UsageError(f"{path}: [inbox.pull.{name}] url is an https address, or an http address of this machine")
+        if any(not _VARIABLE.fullmatch(each) for each in pull.keys):
+            raise UsageError(f"{path}: [inbox.pull.{name}] keys are names of environment variables, and no keys")
+        pulls[name] = replace(pull, tool=pull.tool or name)
+    return pulls
 
 
 def _inbox_scoring(value: object, path: Path) -> InboxScoring:
@@ -352,7 +392,7 @@ def _inbox_scoring(value: object, path: Path) -> InboxScoring:
     return scoring
 
 
-def _is_safe_address(text: str) -> bool:
+def is_safe_address(text: str) -> bool:
     """Whether an address is https, or http of this machine, without a user in it."""
     try:
         address = urlsplit(text)

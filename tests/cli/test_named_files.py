@@ -239,6 +239,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
     }
     words |= {f"inbox {verb}": f"inbox {verb} 1" for verb in ("case", "drop", "replay", "show")}
     words |= {"inbox label": "inbox label 1 failed", "inbox score": "inbox score --criterion turn_count=1"}
+    words["inbox pull"] = "inbox pull phoenix"
     words["experiment import"] = "experiment import experiment.json"
     words |= {name: f"{name} 1" for name in ("report", "mode cases", "mode judge", "trash restore")}
     words |= {

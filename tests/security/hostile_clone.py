@@ -100,6 +100,7 @@ def write_hostile_files(home: Path, marks: Path) -> None:
     (home / "evaldesk.toml").write_text(
         f'models = ["demo/scripted"]\n[agents.evil]\ncommand = {command}\n[metrics]\nevil = "evil:root_agent"\n'
         f'[inbox]\non_alarm = {alarm}\nemit = "http://127.0.0.1:9"\n[inbox.score]\ncriteria = {{ turn_count = 5 }}\n'
+        f'[inbox.pull.phoenix]\nurl = "http://127.0.0.1:9"\n'
     )
     with Store.open(home / ".evaldesk" / "evaldesk.db") as store:
         for number in range(15):  # the alarm rings

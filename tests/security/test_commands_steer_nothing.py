@@ -99,6 +99,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "inbox label": ("1", "failed", "--note", HOSTILE),
     "inbox list": (),
     "inbox listen": ("--key", HOSTILE),
+    "inbox pull": (HOSTILE,),
     "inbox replay": ("1", "--trust", "--dry-run", "--agent", HOSTILE),
     "inbox score": ("--criterion", "turn_count=5"),
     "inbox show": ("1",),

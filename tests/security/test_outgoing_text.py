@@ -152,6 +152,7 @@ FILES = {
     "desk/imports/streamed.py": _OWN,
     "desk/inbox/listening.py": _OWN,
     "desk/inbox/notices.py": _OWN,
+    "desk/inbox/pulling.py": _OWN,
     "desk/inbox/receiver.py": _OWN,
     "desk/imports/uploads.py": _OWN,
     "desk/repair.py": _OWN,

@@ -70,6 +70,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "adopt": tuple((tool, ".", "--write") for tool in project_tools()),
     "gate explain": (("--min-pass-rate", "0.9"),),
     "inbox replay": (("1", "--yes"), ("1", "--dry-run")),
+    "inbox pull": (("phoenix",),),
     "inbox listen": (("--port", "0", "--with-desk"),),  # ends with its input, which is empty
 }
 """Arguments for commands, in the cloned repository; any other command is called with each of USUAL."""

@@ -109,7 +109,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "inbox": LazyCommand(
         "evaldesk.cli.inbox:inbox",
-        "Receive, list, draw, show, label, drop and replay conversations of running agents, and make cases of them.",
+        "Receive, pull, list, draw, show, label, drop and replay conversations of agents, and make cases of them.",
     ),
     "export": LazyCommand(
         "evaldesk.cli.files.export:export", "Export an eval set by its name, or a run by its number."

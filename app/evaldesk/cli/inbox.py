@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evaldesk.cli.inbox_draw import draw
+from evaldesk.cli.inbox_pull import pull
 from evaldesk.cli.inbox_replay import replay
 from evaldesk.cli.inbox_score import score
 from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
@@ -29,7 +30,7 @@ MOST_LISTED = 1_000
 
 @click.group()
 def inbox() -> None:
-    """Receive, list, draw, show, label, drop and replay conversations of running agents, and make cases of them.
+    """Receive, pull, list, draw, show, label, drop and replay conversations of agents, and make cases of them.
 
     \b
     evaldesk ui --inbox              a desk that takes spans
@@ -40,6 +41,7 @@ def inbox() -> None:
 
 
 inbox.add_command(draw)
+inbox.add_command(pull)
 inbox.add_command(replay)
 inbox.add_command(score)
 
@@ -231,7 +233,7 @@ def status(is_json: bool, workspace: str | None) -> None:
     with opened_desk(workspace) as desk:
         listener, sources = desk.inbox.listener(), desk.inbox.sources()
         n, n_eval, n_bytes = desk.inbox.count(), desk.inbox.count(is_eval=True), desk.inbox.size()
-        alarms = desk.live.recent_rates().alarms
+        alarms, pulls = desk.live.recent_rates().alarms, desk.pulls.records()
     rows = [
         {
             "name": each.name,
@@ -245,8 +247,11 @@ def status(is_json: bool, workspace: str | None) -> None:
     address = listener.address if listener else None
     if is_json:
         alarm_rows = [{"conversation": number, "at": at.isoformat()} for number, at in alarms]
+        pull_rows = [
+            {"source": each.source, "at": each.began_at.isoformat(), "error": each.error or None} for each in pulls
+        ]
         values = {"address": address, "conversations": n, "eval": n_eval, "bytes": n_bytes, "sources": rows}
-        show_json(values | {"alarms": alarm_rows})
+        show_json(values | {"pulls": pull_rows, "alarms": alarm_rows})
         if alarms:
             sys.exit(ALARM)
         return
@@ -256,6 +261,9 @@ def status(is_json: bool, workspace: str | None) -> None:
         refusals = f", {each.n_refused:,} requests refused in a burst" if each.n_refused else ""
         removals = f", {counted(each.n_removed, 'conversation')} removed" if each.n_removed else ""
         show(in_one_line(f"{each.name}: {counted(each.n_spans, 'span')}{refusals}{removals}"))
+    for pulled in pulls:
+        outcome = f"failed: {pulled.error}" if pulled.error else "ended"
+        show(in_one_line(f"The pull of {pulled.source} of {pulled.began_at:%Y-%m-%d %H:%M} UTC {outcome}"))
     for number, at in alarms:
         show(f"Alarm: the pass rate fell below the bar, after conversation {number}, {at:%Y-%m-%d %H:%M} UTC.")
     if alarms:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.inbox.drawing import DrawDesk
     from evaldesk.desk.inbox.inbox import InboxDesk
     from evaldesk.desk.inbox.live import LiveDesk
+    from evaldesk.desk.inbox.pulling import PullDesk
     from evaldesk.desk.inbox.replay import InboxReplays
     from evaldesk.desk.labels import LabelDesk, Person
     from evaldesk.desk.model_proposals import ModelProposalDesk
@@ -300,6 +301,13 @@ class Desk:
         from evaldesk.desk.inbox.live import LiveDesk
 
         return LiveDesk(self.settings, self.store)
+
+    @cached_property
+    def pulls(self) -> PullDesk:
+        """The traces of hosted tools that come into the inbox."""
+        from evaldesk.desk.inbox.pulling import PullDesk
+
+        return PullDesk(self.settings, self.store)
 
     @cached_property
     def search(self) -> SearchDesk:

@@ -27,8 +27,7 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Document, JsonPosition
 from evaldesk.reading.values import read_mapping
 from evaldesk.transcripts.messages.parts import json_value
-from evaldesk.transcripts.otel.spans import CASE_ID, Span, SpanEvent
-from evaldesk.transcripts.otel.trace_turns import EVALUATION
+from evaldesk.transcripts.otel.spans import CASE_ID, EVALUATION, Span, SpanEvent
 from evaldesk.transcripts.otel.traces import ANSWER_ALONE, Kind
 from evaldesk.transcripts.recorded import file_stem
 
@@ -61,11 +60,12 @@ class ExportedUsage:
 
 @dataclass(frozen=True, slots=True)
 class ExportedScore:
-    """A score that the tool gave a trace."""
+    """A score that the tool gave a trace: a value, or a label such as `thumbs-up`."""
 
     name: str
     value: Any
     reason: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ class Step:
     """A step of a trace; times are milliseconds since 1970.
 
     `conversation` is empty where each trace is one. A step that `is_answer_alone` stands for all of its trace, of which
-    only input and output are known.
+    only input and output are known. `facts` are attributes of its trace, such as the release, by their names as of
+    spans.
     """
 
     place: JsonPosition
@@ -92,6 +93,7 @@ class Step:
     error: str | None = None
     scores: tuple[ExportedScore, ...] = ()
     is_answer_alone: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ExportedTraces(ReadOnly):
@@ -132,7 +134,7 @@ class ExportedTraces(ReadOnly):
         for document in cls._documents(file, source):
             for step in cls._steps(document):
                 traces.add(step.trace_id, step.span_id, step.conversation, _pack_step(step))
-        spans = (_spans([_unpack_step(step, source) for step in steps]) for steps in traces.groups())
+        spans = (spans_of_steps([_unpack_step(step, source) for step in steps]) for steps in traces.groups())
         return imported_groups(cls.name, spans, file_stem(source), source)
 
     @classmethod
@@ -197,10 +199,10 @@ def read_steps(format_name: str, steps: Sequence[Step], source: str) -> Imported
         n_of_conversations[conversation] += n_steps[trace_id]
     if any(n > MAX_STEPS for n in n_of_conversations.values()):
         raise FormatError(f"one conversation has more than {MAX_STEPS:,} steps; leave it out", source=source)
-    return imported_spans(format_name, _spans(steps), source)
+    return imported_spans(format_name, spans_of_steps(steps), source)
 
 
-def _spans(steps: Sequence[Step]) -> list[Span]:
+def spans_of_steps(steps: Sequence[Step]) -> list[Span]:
     """The spans of the steps of whole traces, with an answer in place of a trace without a model call."""
     steps = list({(step.trace_id, step.span_id): step for step in steps}.values())
     seen_traces = {step.trace_id for step in steps if step.kind == "model"}
@@ -213,7 +215,7 @@ def _pack_step(step: Step) -> list[Any]:
     document = step.place.document
     line = document.number if isinstance(document, Line) else 0
     usage = [getattr(step.usage, name) for name in _USAGE_FIELDS]
-    scores = [(score.name, score.value, score.reason) for score in step.scores]
+    scores = [(score.name, score.value, score.reason, score.label) for score in step.scores]
     return [line, [*document.within, *step.place.path], usage, scores, *map(step.__getattribute__, _PLAIN_FIELDS)]
 
 
@@ -237,12 +239,15 @@ def _with_facts_of_traces(steps: Sequence[Step]) -> Iterator[Step]:
     """The steps with the conversation and the case of their trace; its first model call has all its scores."""
     conversations: dict[str, str] = {}
     case_ids: dict[str, str] = {}
+    facts: dict[str, dict[str, Any]] = {}
     scores: dict[str, list[ExportedScore]] = {}
     for step in steps:
         if step.conversation:
             conversations.setdefault(step.trace_id, step.conversation)
         if step.case_id:
             case_ids.setdefault(step.trace_id, step.case_id)
+        if step.facts:
+            facts[step.trace_id] = {**step.facts, **facts.get(step.trace_id, {})}
         scores.setdefault(step.trace_id, []).extend(step.scores)
     for step in sorted(steps, key=lambda step: step.start_ms):
         yield replace(
@@ -250,6 +255,7 @@ def _with_facts_of_traces(steps: Sequence[Step]) -> Iterator[Step]:
             conversation=step.conversation or conversations.get(step.trace_id, ""),
             case_id=step.case_id or case_ids.get(step.trace_id, ""),
             scores=tuple(scores.pop(step.trace_id, ())) if step.kind == "model" else (),
+            facts=facts.get(step.trace_id, {}),
         )
 
 
@@ -285,7 +291,7 @@ def _span(step: Step) -> Span:
         step.parent_id,
         step.start_ms,
         max(step.start_ms, step.end_ms),
-        {**{key: value for key, value in marks.items() if value}, **attributes},
+        {**step.facts, **{key: value for key, value in marks.items() if value}, **attributes},
         tuple(map(_event, step.scores)),
         step.error,
     )
@@ -304,6 +310,7 @@ def _event(score: ExportedScore) -> SpanEvent:
         "gen_ai.evaluation.score.value": score.value,
         "gen_ai.evaluation.explanation": score.reason,
     }
+    attributes |= {"gen_ai.evaluation.score.label": score.label} if score.label else {}
     return SpanEvent(EVALUATION, attributes)
 
 

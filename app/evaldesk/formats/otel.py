@@ -24,8 +24,8 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.transcripts.messages.chat import NO_TEXT, RAW_ARGS
 from evaldesk.transcripts.otel.span_messages import model_of
-from evaldesk.transcripts.otel.spans import Span, is_trace, read_spans
-from evaldesk.transcripts.otel.trace_turns import EVALUATION, RESULT, session_of
+from evaldesk.transcripts.otel.spans import EVALUATION, Span, is_trace, read_spans
+from evaldesk.transcripts.otel.trace_turns import RESULT, session_of
 from evaldesk.transcripts.otel.traces import NOTE, conversations
 from evaldesk.transcripts.recorded import RecordedRun, file_stem, free_name, spoken_turns, told_turns
 from evaldesk.transcripts.recorded_sessions import named_case_ids, run_of_sessions, session_note

@@ -20,8 +20,8 @@ from evaldesk.store.inbox.conversations import JoinedConversation
 from evaldesk.store.inbox.spans import SessionKey, TraceGroup
 from evaldesk.transcripts.otel import traces
 from evaldesk.transcripts.otel.span_messages import model_of
-from evaldesk.transcripts.otel.spans import CASE_ID, RELEASE, SERVICE, Span, SpanEvent
-from evaldesk.transcripts.otel.trace_turns import EVALUATION, session_of
+from evaldesk.transcripts.otel.spans import CASE_ID, EVALUATION, RELEASE, SERVICE, Span, SpanEvent
+from evaldesk.transcripts.otel.trace_turns import session_of
 from evaldesk.transcripts.recorded import read_number
 from evaldesk.transcripts.recorded_sessions import run_of_sessions
 from evaldesk.wire import to_json

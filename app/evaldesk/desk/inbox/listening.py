@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -23,16 +22,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk.desk.inbox.joining import SETTLE_S, join_new
 from evaldesk.desk.inbox.masks import check_masks, read_masks
 from evaldesk.desk.inbox.receiver import LOOPBACK, InboxReceiver, span_reader
+from evaldesk.desk.inbox.upkeep import HOLD, tidy
 from evaldesk.desk.trust import Trust
 from evaldesk.durable_files import replace_file
 from evaldesk.errors import EvaldeskError, UsageError, WorkspaceError
+from evaldesk.secrets import scrub
 from evaldesk.settings import CONFIG_NAME, InboxSettings, Settings
 from evaldesk.store import Store
 
 log = logging.getLogger("evaldesk.inbox")
 
 KEY_VARIABLE = "EVALDESK_INBOX_KEY"
-HOLD = "inbox"
 ADDRESS_NAME = "inbox.json"
 STEP_S = 0.5
 UPKEEP_S = 30.0
@@ -122,6 +122,9 @@ def open_inbox(settings: Settings, *, key: str, is_stopped: threading.Event) -> 
         scoring = threading.Thread(target=keep_scoring, args=(settings, store, is_stopped), daemon=True)
         if settings.inbox.score:
             scoring.start()
+        pulling = threading.Thread(target=keep_pulling, args=(settings, store, is_stopped), daemon=True)
+        if settings.inbox.pull:
+            pulling.start()
         try:
             yield receiver.address
         finally:
@@ -129,6 +132,8 @@ def open_inbox(settings: Settings, *, key: str, is_stopped: threading.Event) -> 
             upkeep.join(10)
             if settings.inbox.score:
                 scoring.join(10)
+            if settings.inbox.pull:
+                pulling.join(10)
 
 
 def _bound_receiver(store: Store, reader: Any, inbox: InboxSettings, key: str) -> InboxReceiver:
@@ -183,14 +188,22 @@ def keep_scoring(settings: Settings, store: Store, is_stopped: threading.Event) 
         is_stopped.wait(UPKEEP_S)
 
 
-def tidy(store: Store, inbox: InboxSettings) -> int:
-    """Close quiet conversations, and remove old ones and those above the room; gives the number of removed ones."""
-    quiet = store.now() - timedelta(minutes=inbox.quiet_min)
-    while store.inbox.close_quiet(quiet):
-        pass
-    while store.inbox_spans.remove_empty(quiet):
-        pass
-    return store.inbox.remove_old(inbox.keep_days) + store.inbox.remove_to_fit(inbox.max_mb * 10**6)
+def keep_pulling(settings: Settings, store: Store, is_stopped: threading.Event) -> None:
+    """Pull the sources of `[inbox.pull]` each hour, until `is_stopped`; nothing without the trust of a person."""
+    from evaldesk.desk.inbox.pulling import PullDesk
+
+    def wait(seconds: float) -> None:
+        if is_stopped.wait(seconds):
+            raise WorkspaceError("the inbox is closed")
+
+    pulls = PullDesk(settings, store)
+    while not is_stopped.is_set():
+        for source in pulls.due() if not Trust(settings).is_restricted else ():
+            try:
+                pulls.pull(pulls.plan(source), wait)
+            except (EvaldeskError, SQLAlchemyError, OSError) as error:
+                log.warning("[inbox.pull.%s]: %s", source, scrub(str(error), settings.environment))
+        is_stopped.wait(UPKEEP_S)
 
 
 @contextmanager

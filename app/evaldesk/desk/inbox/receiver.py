@@ -30,6 +30,7 @@ from evaldesk.durable_files import create_file
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError
 from evaldesk.model.inbox import ReceivedSpan
 from evaldesk.reading.strict_json import Document, JsonPosition, parse_json
+from evaldesk.settings import SOURCE_NAME
 from evaldesk.store import Store
 from evaldesk.store.inbox.spans import SpanBatch, packed_batch
 from evaldesk.transcripts.otel.protobuf import read_otlp, read_otlp_logs
@@ -61,7 +62,6 @@ COMMIT_S = 60.0
 MAX_TRACES = 5_000
 """Traces of one request."""
 SALT_NAME = "inbox.salt"
-_SOURCE = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{1,64}")
 
 
@@ -159,7 +159,7 @@ class SpanReader:
         for span in self._spans(place, document.value, what):
             if not (_ID.fullmatch(span.trace_id) and _ID.fullmatch(span.span_id)):
                 continue  # the specification has receivers leave out spans without valid ids
-            by_trace.setdefault(span.trace_id, []).append(self._masked(received_span(span, self.hash_user)))
+            by_trace.setdefault(span.trace_id, []).append(self.received(span))
             if len(by_trace) > MAX_TRACES:
                 raise FormatError(f"a request has spans of at most {MAX_TRACES:,} traces")
         return [packed_batch(source, trace_id, spans, self.scrub) for trace_id, spans in by_trace.items()]
@@ -168,6 +168,10 @@ class SpanReader:
         if what == "records":
             return log_spans_in(place, value)
         return spans_in(place, value) if value else ()
+
+    def received(self, span: Span) -> ReceivedSpan:
+        """The span as it is stored, masked but for secrets, which `scrub` takes out."""
+        return self._masked(received_span(span, self.hash_user))
 
     def _masked(self, span: ReceivedSpan) -> ReceivedSpan:
         if not self.masks:
@@ -337,7 +341,7 @@ class _Handler(LocalHandler):
         source = (names or [self.headers.get(SOURCE_HEADER) or LOCAL])[0]
         if receiver.key and not has_key:
             return what, LOCAL, (401, "This inbox needs its key, in the path or in OTEL_EXPORTER_OTLP_HEADERS.")
-        if not what or len(names) > 1 or not _SOURCE.fullmatch(source):
+        if not what or len(names) > 1 or not SOURCE_NAME.fullmatch(source):
             return what, LOCAL, (404, "The inbox takes OTLP at /v1/traces and /v1/logs, or /NAME/v1/traces.")
         return what, source, None
 

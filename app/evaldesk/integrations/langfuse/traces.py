@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, ExportedUsage, Step
+from evaldesk.process_setup import PLAYED
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, read_list, read_mapping, snake_case, text_of
 from evaldesk.transcripts.messages.parts import json_value
-from evaldesk.transcripts.otel.spans import CASE_ID
+from evaldesk.transcripts.otel.spans import CASE_ID, RELEASE
 from evaldesk.transcripts.otel.traces import Kind
 from evaldesk.transcripts.recorded import iso_ms
 
@@ -43,7 +44,7 @@ class Langfuse(ExportedTraces):
     @staticmethod
     def steps_of(place: JsonPosition, row: dict[str, Any]) -> Iterator[Step]:
         """The observations of a trace, and the trace itself; or one observation. Raises FormatError."""
-        fields = _snake_keys(row)
+        fields = snake_keys(row)
         if "trace_id" in fields and "timestamp" not in fields:
             yield _observation(place, fields, {})
             return
@@ -53,11 +54,11 @@ class Langfuse(ExportedTraces):
             yield from read_list(
                 place.at("observations"),
                 observations,
-                lambda at, each: _observation(at, _snake_keys(read_mapping(at, each)), fields),
+                lambda at, each: _observation(at, snake_keys(read_mapping(at, each)), fields),
             )
 
 
-def _snake_keys(row: dict[str, Any]) -> dict[str, Any]:
+def snake_keys(row: dict[str, Any]) -> dict[str, Any]:
     return {snake_case(key): value for key, value in row.items()}
 
 
@@ -66,7 +67,7 @@ def _trace(place: JsonPosition, trace: dict[str, Any]) -> Step:
     trace_id = read_key(place.at("id"), trace.get("id"))
     start = iso_ms(trace.get("timestamp")) or 0.0
     scores = trace.get("scores")
-    rows = [_snake_keys(each) for each in scores if isinstance(each, dict)] if isinstance(scores, list) else []
+    rows = [snake_keys(each) for each in scores if isinstance(each, dict)] if isinstance(scores, list) else []
     return Step(
         place,
         "",
@@ -80,14 +81,32 @@ def _trace(place: JsonPosition, trace: dict[str, Any]) -> Step:
         trace.get("output"),
         conversation=text_of(trace.get("session_id")),
         case_id=_case_id(trace.get("metadata")),
-        scores=tuple(
-            ExportedScore(
-                text_of(each.get("name")), each.get("value"), text_of(each.get("comment") or each.get("string_value"))
-            )
-            for each in rows
-            if each.get("name")
-        ),
+        scores=tuple(map(exported_score, filter(lambda each: each.get("name"), rows))),
+        facts=_facts(trace),
     )
+
+
+def exported_score(row: dict[str, Any]) -> ExportedScore:
+    """A score with keys in snake case; its value is a number, a truth value, or the text of a category."""
+    value, text = row.get("value"), text_of(row.get("string_value"))
+    label = value if isinstance(value, str) else text
+    reason = text_of(row.get("comment")) or text
+    return ExportedScore(text_of(row.get("name")), None if isinstance(value, str) else value, reason, label)
+
+
+def _facts(row: dict[str, Any]) -> dict[str, Any]:
+    """User, release, tags and environment of a trace or of its root observation."""
+    tags, environment = row.get("tags"), text_of(row.get("environment"))
+    metadata = json_value(row.get("metadata"))
+    resource = json_value(metadata.get("resourceAttributes")) if isinstance(metadata, dict) else None
+    values: dict[str, Any] = {
+        "user.id": text_of(row.get("user_id")),
+        RELEASE: text_of(row.get("release")),
+        "tag.tags": [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
+        "deployment.environment.name": environment if environment != "default" else "",
+        PLAYED: resource.get(PLAYED) if isinstance(resource, dict) else None,
+    }
+    return {key: value for key, value in values.items() if value}
 
 
 def _observation(place: JsonPosition, row: dict[str, Any], trace: dict[str, Any]) -> Step:
@@ -109,12 +128,13 @@ def _observation(place: JsonPosition, row: dict[str, Any], trace: dict[str, Any]
         text_of(row.get("session_id") or trace.get("session_id")),
         _case_id(row.get("metadata")) or _case_id(trace.get("metadata")),
         (text_of(row.get("status_message")) or "error") if is_error else None,
+        facts=_facts(row),
     )
 
 
 def _usage(row: dict[str, Any]) -> ExportedUsage:
     details = json_value(row.get("usage_details")) or row.get("usage")
-    counts = _snake_keys(details) if isinstance(details, dict) else {}
+    counts = snake_keys(details) if isinstance(details, dict) else {}
     costs = json_value(row.get("cost_details"))
     cost = costs.get("total") if isinstance(costs, dict) else None
     cached = next((counts[key] for key in ("input_cached_tokens", "cache_read_input_tokens") if key in counts), None)

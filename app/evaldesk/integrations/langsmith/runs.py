@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, ExportedUsage, Step
+from evaldesk.process_setup import PLAYED
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, text_of
 from evaldesk.transcripts.messages.parts import json_value
-from evaldesk.transcripts.otel.spans import CASE_ID
+from evaldesk.transcripts.otel.spans import CASE_ID, RELEASE
 from evaldesk.transcripts.otel.traces import Kind
 from evaldesk.transcripts.recorded import iso_ms
 
@@ -20,6 +21,8 @@ _KINDS: dict[str, Kind] = {"llm": "model", "tool": "tool"}
 MAX_MS = 1e17
 """Milliseconds since 1970 beyond which a number is no time."""
 _THREADS = ("thread_id", "session_id", "conversation_id")
+_USERS = ("user_id", "user")
+_RELEASES = ("release", "version", "revision_id")
 
 
 class LangSmith(ExportedTraces):
@@ -70,7 +73,20 @@ def _step(place: JsonPosition, row: dict[str, Any]) -> Step:
             for key, each in (stats.items() if isinstance(stats, dict) else ())
             if isinstance(each, dict)
         ),
+        facts=_facts(row, metadata),
     )
+
+
+def _facts(row: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
+    """User, release and tags of a run."""
+    tags = row.get("tags")
+    values: dict[str, Any] = {
+        "user.id": next((text_of(metadata[key]) for key in _USERS if metadata.get(key)), ""),
+        RELEASE: next((text_of(metadata[key]) for key in _RELEASES if metadata.get(key)), ""),
+        "tag.tags": [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
+        PLAYED: metadata.get(PLAYED),
+    }
+    return {key: value for key, value in values.items() if value}
 
 
 def _time_ms(value: Any) -> float | None:

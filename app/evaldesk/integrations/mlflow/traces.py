@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from evaldesk.formats.exported_traces import ExportedScore, ExportedTraces, ExportedUsage, Step
+from evaldesk.process_setup import PLAYED
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.reading.values import read_key, read_list, read_mapping, text_of
 from evaldesk.transcripts.messages.parts import json_value
-from evaldesk.transcripts.otel.spans import CASE_ID, whole_of
+from evaldesk.transcripts.otel.spans import CASE_ID, RELEASE, whole_of
 from evaldesk.transcripts.otel.traces import Kind
 
 _KINDS: dict[str, Kind] = {"CHAT_MODEL": "model", "LLM": "model", "AGENT": "agent", "TOOL": "tool"}
@@ -66,7 +67,22 @@ def _step(place: JsonPosition, span: dict[str, Any], info: dict[str, Any], *, is
         text_of(tags.get(CASE_ID)) if isinstance(tags, dict) else "",
         (text_of(status.get("message")) or "error") if isinstance(status, dict) and is_failed else None,
         tuple(_assessments(info)) if is_first else (),
+        facts=_facts(facts, tags),
     )
+
+
+def _facts(metadata: dict[str, Any], tags: Any) -> dict[str, Any]:
+    """User, release and tags of a trace; a tag is `name=value`."""
+    own_tags = tags if isinstance(tags, dict) else {}
+    values: dict[str, Any] = {
+        "user.id": text_of(metadata.get("mlflow.trace.user")),
+        RELEASE: text_of(metadata.get("mlflow.source.git.commit")),
+        "tag.tags": [
+            f"{key}={value}" for key, value in own_tags.items() if not key.startswith(("mlflow.", "evaldesk."))
+        ],
+        PLAYED: own_tags.get(PLAYED),
+    }
+    return {key: value for key, value in values.items() if value}
 
 
 def _attribute(value: Any) -> Any:

@@ -95,6 +95,15 @@ class TraceGroup:
     n_left_out: int
 
 
+@dataclass(slots=True)
+class TraceChanges:
+    """Traces that were stored: new ones, changed ones, and those that are as they were."""
+
+    n_new: int = 0
+    n_changed: int = 0
+    n_equal: int = 0
+
+
 class SpanStore(StorePart):
     """The spans that came in, and the traces they are of."""
 
@@ -102,40 +111,32 @@ class SpanStore(StorePart):
         """Store spans in one transaction; they are safe when it returns."""
         if not batches:
             return
-        now = self._clock()
-        rows = [
-            {
-                "source": batch.source,
-                "trace_id": batch.trace_id,
-                "n_spans": batch.n_spans,
-                "received_at": now,
-                "codec": batch.codec,
-                "data": batch.data,
-            }
-            for batch in batches
-        ]
         with self._database.writing() as connection:
-            statement = insert(SPANS).returning(SPANS.c.id, sort_by_parameter_order=True)
-            ids = connection.scalars(statement, rows).all()
-            traces: dict[tuple[str, str], dict[str, Any]] = {}
-            sources: dict[str, int] = {}
-            for batch, row_id in zip(batches, ids, strict=True):
-                trace = traces.setdefault(
-                    (batch.source, batch.trace_id),
-                    {"source": batch.source, "trace_id": batch.trace_id, "group_id": row_id, "n_spans": 0},
-                )
-                trace["n_spans"] += batch.n_spans
-                sources[batch.source] = sources.get(batch.source, 0) + batch.n_spans
-            adding = upsert(connection.dialect.name, TRACE)
-            values = {
-                "n_spans": TRACE.c.n_spans + adding.excluded.n_spans,
-                "last_at": adding.excluded.last_at,
-                "stage": adding.excluded.stage,
-            }
-            adding = adding.on_conflict_do_update(index_elements=["source", "trace_id"], set_=values)
-            connection.execute(adding, [trace | {"last_at": now, "stage": "new"} for trace in traces.values()])
-            for source, n_spans in sources.items():
-                _count(connection, source, now, n_spans=n_spans)
+            _add(connection, batches, self._clock())
+
+    def replace(self, batches: Sequence[SpanBatch]) -> TraceChanges:
+        """Store whole traces in one transaction, each in place of its stored spans; equal ones stay as they are."""
+        changes = TraceChanges()
+        s = SPANS.c
+        with self._database.writing() as connection:
+            changed: list[SpanBatch] = []
+            for batch in batches:
+                is_of_trace = (s.source == batch.source) & (s.trace_id == batch.trace_id)
+                rows = connection.execute(select(s.codec, s.data).where(is_of_trace).limit(2)).all()
+                if [(row.codec, row.data) for row in rows] == [(batch.codec, batch.data)]:
+                    changes.n_equal += 1
+                    continue
+                if rows:
+                    connection.execute(delete(SPANS).where(is_of_trace))
+                    trace = (TRACE.c.source == batch.source) & (TRACE.c.trace_id == batch.trace_id)
+                    connection.execute(update(TRACE).where(trace).values(n_spans=0))
+                    changes.n_changed += 1
+                else:
+                    changes.n_new += 1
+                changed.append(batch)
+            if changed:
+                _add(connection, changed, self._clock())
+        return changes
 
     def count_refused(self, source: str, n: int) -> None:
         """Count requests that were turned away in a burst."""
@@ -263,6 +264,42 @@ def remove_traces(connection: Connection, keys: Sequence[tuple[str, str]]) -> No
 def count_removed(connection: Connection, source: str, now: datetime, n: int) -> None:
     """Count conversations that were removed for age or for room."""
     _count(connection, source, now, n_removed=n)
+
+
+def _add(connection: Connection, batches: Sequence[SpanBatch], now: datetime) -> None:
+    """Add batches of spans, whose traces wait to be joined again."""
+    rows = [
+        {
+            "source": batch.source,
+            "trace_id": batch.trace_id,
+            "n_spans": batch.n_spans,
+            "received_at": now,
+            "codec": batch.codec,
+            "data": batch.data,
+        }
+        for batch in batches
+    ]
+    statement = insert(SPANS).returning(SPANS.c.id, sort_by_parameter_order=True)
+    ids = connection.scalars(statement, rows).all()
+    traces: dict[tuple[str, str], dict[str, Any]] = {}
+    sources: dict[str, int] = {}
+    for batch, row_id in zip(batches, ids, strict=True):
+        trace = traces.setdefault(
+            (batch.source, batch.trace_id),
+            {"source": batch.source, "trace_id": batch.trace_id, "group_id": row_id, "n_spans": 0},
+        )
+        trace["n_spans"] += batch.n_spans
+        sources[batch.source] = sources.get(batch.source, 0) + batch.n_spans
+    adding = upsert(connection.dialect.name, TRACE)
+    values = {
+        "n_spans": TRACE.c.n_spans + adding.excluded.n_spans,
+        "last_at": adding.excluded.last_at,
+        "stage": adding.excluded.stage,
+    }
+    adding = adding.on_conflict_do_update(index_elements=["source", "trace_id"], set_=values)
+    connection.execute(adding, [trace | {"last_at": now, "stage": "new"} for trace in traces.values()])
+    for source, n_spans in sources.items():
+        _count(connection, source, now, n_spans=n_spans)
 
 
 def _count(connection: Connection, source: str, now: datetime, **numbers: int) -> None:

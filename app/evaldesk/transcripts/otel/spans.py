@@ -60,6 +60,9 @@ class Span:
 CASE_ID = "evaldesk.case_id"
 """The attribute of spans and resources with the case of an eval set that a conversation is a trial of."""
 
+EVALUATION = "gen_ai.evaluation.result"
+"""The event that OpenTelemetry has for a score."""
+
 SERVICE = "service.name"
 RELEASE = "service.version"
 _RESOURCE = (
@@ -255,9 +258,26 @@ def _sdk(place: JsonPosition, raw: dict[str, Any]) -> Span:
         start_ms=start,
         end_ms=max(start, iso_ms(raw.get("end_time")) or 0.0),
         attributes=attributes,
-        events=read_list(place.at("events"), raw.get("events") or [], _sdk_event),
+        events=(
+            *read_list(place.at("events"), raw.get("events") or [], _sdk_event),
+            *_annotations(place.at("annotations"), raw.get("annotations")),
+        ),
         error=str(reason or "error") if code == "ERROR" else None,
     )
+
+
+def _annotations(place: JsonPosition, raw: Any) -> Iterator[SpanEvent]:
+    """The annotations of Phoenix on a span, as the event that OpenTelemetry has for a score."""
+    for index, each in enumerate(read_list(place, raw or [], read_mapping)):
+        result = each.get("result")
+        values = read_mapping(place.at(index, "result"), result) if result else {}
+        attributes = {
+            "gen_ai.evaluation.name": each.get("name"),
+            "gen_ai.evaluation.score.value": values.get("score"),
+            "gen_ai.evaluation.score.label": values.get("label"),
+            "gen_ai.evaluation.explanation": values.get("explanation"),
+        }
+        yield SpanEvent(EVALUATION, {key: value for key, value in attributes.items() if value is not None})
 
 
 def _sdk_event(place: JsonPosition, raw: Any) -> SpanEvent:

@@ -19,7 +19,7 @@ from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.messages.turns import Message, TurnEvents, turns_of
 from evaldesk.transcripts.model_exchanges import ModelRequest
 from evaldesk.transcripts.otel.span_messages import model_of, sides_of, tools_and_settings, usage_of, value_of_blocks
-from evaldesk.transcripts.otel.spans import Span
+from evaldesk.transcripts.otel.spans import EVALUATION, Span
 from evaldesk.transcripts.otel.traces import (
     ANSWER_ALONE,
     Conversation,
@@ -36,9 +36,6 @@ from evaldesk.transcripts.recorded_sessions import Session
 
 RESULT = "evaldesk.tool_result"
 """The attribute on the span of a tool for facts of its result: `{"is_alone", "is_text", "duration_ms"}`, as JSON."""
-
-EVALUATION = "gen_ai.evaluation.result"
-"""The event that OpenTelemetry has for a score."""
 
 _ARGS = ("gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "input.value", "tool.parameters", "input")
 _RESULT = ("gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "output.value", "output")
