@@ -86,22 +86,25 @@ def explain(
     if is_json:
         show_json(explanation.as_json, indent=2)
     else:
-        _show(explanation.subjects, explanation.forecasts)
+        _show(explanation.subjects, explanation.forecasts, is_pooled=explanation.is_pooled)
         if explanation.measured:
             show(f"\n{explanation.measured}")
 
 
-def _show(subjects: Mapping[str, Subject], forecasts_by_rate: Mapping[str, tuple[GateForecast, ...]]) -> None:
+def _show(
+    subjects: Mapping[str, Subject], forecasts_by_rate: Mapping[str, tuple[GateForecast, ...]], *, is_pooled: bool
+) -> None:
     first = next(iter(subjects.values()))
     cases = counted(first.n_cases, "case")
     trials = "1 trial" if first.n == first.n_most == 1 else f"{trials_each(first.n, first.n_most)} trials"
     share = "every trial" if first.pass_threshold == 1 else f"at least {first.pass_threshold:g} of its trials"
-    show(f"{cases}, {trials} each. A case passes when it passes {share}.")
+    passes = "by the means of its scores over all trials" if is_pooled else f"when it passes {share}"
+    show(f"{cases}, {trials} each. A case passes {passes}.")
     for name, forecasts in forecasts_by_rate.items():
         show(f"\n{_origin(name, subjects[name])}")
         for each in forecasts:
             _show_gate(each)
-        if not forecasts:
+        if not (forecasts or is_pooled):
             show("  This run has no gate about verdicts; name one, such as --min-pass-rate 0.9.")
 
 

@@ -15,6 +15,7 @@ from evaldesk.model import Gates
 from evaldesk.model.forecast import GateForecast, Range, UnchangedPairs
 from evaldesk.model.stored import RunSummary
 from evaldesk.wording.forecasts import (
+    POOLED_FORECAST,
     forecast_sentence,
     measured_sentence,
     notes_of,
@@ -25,12 +26,16 @@ from evaldesk.wording.forecasts import (
 
 @dataclass(frozen=True, slots=True)
 class GateExplanation:
-    """The forecasts of gates by the name of their pass rates; `pairs` are measured ones of a stored run."""
+    """The forecasts of gates by the name of their pass rates; `pairs` are measured ones of a stored run.
+
+    Gates that are pooled have no forecast, and `measured` says so.
+    """
 
     subjects: Mapping[str, Subject]
     forecasts: Mapping[str, tuple[GateForecast, ...]]
     pairs: UnchangedPairs | None = None
     measured: str = ""
+    is_pooled: bool = False
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -53,6 +58,8 @@ def explained_run(
     gates = gates_to_explain(run.config.gates, gate_options)
     pairs = measured_pairs(runs, run, gates)
     explanation = explained_subjects(subjects, gates)
+    if gates.is_pooled:
+        return replace(explanation, measured=POOLED_FORECAST, is_pooled=True)
     of_change = [each for forecasts in explanation.forecasts.values() for each in forecasts if each.level is None]
     alarm = of_change[0] if len(of_change) == 1 else None
     return replace(explanation, pairs=pairs, measured=measured_sentence(pairs, gates, alarm))

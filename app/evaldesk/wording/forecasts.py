@@ -230,6 +230,12 @@ def notes_of(forecast: GateForecast) -> Iterator[str]:
         yield f"If nothing changes, it plays about {trials_words(forecast.n_more)} more a build."
 
 
+POOLED_FORECAST = (
+    "No forecast: the cases of this run pass by the means of their scores, and a forecast counts passed trials. "
+    "--min-pass-rate 0.9 shows how a gate on trials would behave."
+)
+
+
 def measured_sentence(pairs: UnchangedPairs | None, gates: Gates, forecast: GateForecast | None = None) -> str:
     """The rate at which stored runs of an unchanged agent failed against each other, or the reason why there is none.
 
