@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import re
+import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,3 +73,26 @@ def tool_answer(folder: Path, name: str, inputs: Mapping[str, Any]) -> dict[str,
     with open_desk(settings) as desk:
         value: dict[str, Any] = json.loads(json.dumps(asyncio.run(answer(desk))))
         return value
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All files of a workspace beside its database."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".evaldesk" not in path.relative_to(folder).parts and "__pycache__" not in path.parts
+    }
+
+
+def rows_of(folder: Path) -> dict[str, list[Any]]:
+    """All rows of the database but those of proposals, of the index of the search, and of a cache.
+
+    The lines of the list of eval sets are that cache, written once the files have been still for a while.
+    """
+    with contextlib.closing(sqlite3.connect(folder / ".evaldesk/evaldesk.db")) as connection:
+        names = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if name not in ("proposal", "evalset_line") and not re.search("^sqlite_|search|word", name)
+        ]
+        return {name: connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in names}  # noqa: S608

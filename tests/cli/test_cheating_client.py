@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 from tests.agents.installed import skip_without
 from tests.cli.conftest import CommandFolder
-from tests.cli.door_calls import lasting_budget, play
+from tests.cli.door_calls import files_of, lasting_budget, play, rows_of
 from tests.cli.test_mcp import client_of
 
 from evaldesk.pages.door.fit import material_of
@@ -45,21 +43,8 @@ def played(place: CommandFolder) -> CommandFolder:
 
 
 def state_of(folder: Path) -> tuple[dict[str, bytes], dict[str, list[Any]]]:
-    """All files beside the database, and all rows of it that a verdict or a bar is made of."""
-    files = {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and ".evaldesk" not in path.parts and "__pycache__" not in path.parts
-    }
-    with contextlib.closing(sqlite3.connect(folder / ".evaldesk/evaldesk.db")) as connection:
-        tables = ("run", "run_case", "trial", "label", "finding", "mode", "run_baseline", "case_edit")
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        rows = {
-            name: connection.execute(f'SELECT * FROM "{name}"').fetchall()  # noqa: S608
-            for name in tables
-            if name in names
-        }
-    return files, rows
+    """All that a verdict or a bar is made of: every file, and every row but those of proposals."""
+    return files_of(folder), rows_of(folder)
 
 
 def test_none_of_twelve_attempts_gets_through_the_door(played: CommandFolder) -> None:
