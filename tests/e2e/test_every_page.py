@@ -41,6 +41,12 @@ UNFOLDED = f"""async rules => {{
 WIDER = """() => document.scrollingElement.scrollWidth <= innerWidth ? [] : ["the page", ...[
   ...document.querySelectorAll("body *")].filter(box => box.getBoundingClientRect().right > innerWidth)
   .map(box => box.tagName + "." + box.className).slice(0, 5)]"""
+TINY = """least => [...document.querySelectorAll("body :not(svg, svg *, script, style)")].filter(box =>
+  box.checkVisibility() && 0 < parseFloat(getComputedStyle(box).fontSize)  // 0 hides the words beside an icon
+  && parseFloat(getComputedStyle(box).fontSize) < least
+  && [...box.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.textContent.trim()))
+  .map(box => box.tagName + "." + box.className + " " + box.textContent.trim().slice(0, 40)).slice(0, 5)"""
+LEAST_TEXT_PX = 11
 AMBIGUOUS = """() => {
   const meanings = new Map();
   const note = (key, words) => meanings.set(key, (meanings.get(key) ?? new Set()).add(words));
@@ -502,12 +508,14 @@ def check(someone: Visitor, name: str) -> None:
         someone.shoot(f"{name}-{size}-{scheme}")
     faults += [["unfolded", scheme, *fault] for fault in page.evaluate(UNFOLDED, ALL_RULES)]
     wider += [["unfolded", size, box] for box in page.evaluate(WIDER)]
+    tiny = page.evaluate(TINY, LEAST_TEXT_PX)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 844})
         wider += [[width, box] for box in page.evaluate(WIDER)]
     ambiguous = page.evaluate(AMBIGUOUS)
     assert faults == []
     assert wider == []
+    assert tiny == []
     assert ambiguous == []  # a key has one meaning on a page
 
 
