@@ -145,7 +145,7 @@ def _inside(plan: dict[str, Any]) -> int:
         target = Path(each["target"])
         if Path(each["source"]).is_dir():
             target.mkdir(parents=True)
-        else:
+        elif not target.exists():
             target.touch()
         _mount("--bind", each["source"], str(target))
         _mount("-o", "remount,ro,bind", str(target))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -72,6 +73,55 @@ def test_agents_of_a_workspace_are_played_in_its_image(shop: Path, command: Comm
     with Store.open(shop / ".evaldesk" / "evaldesk.db", must_exist=True) as store:
         summary = store.runs.summary(1)
     assert [fact.text for fact in all_facts(summary) if fact.name == "Played in"] == [words]
+
+
+LOOKS = """
+import json, os
+from pathlib import Path
+
+ROOTS = (Path(__file__).parent.parent, Path("/opt/evaldesk/root"))
+WORD = bytes(reversed(b"erusaert"))
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+def agent(message):
+    files = [path for root in ROOTS for path in root.rglob("*") if path.is_file() and WORD in read(path)]
+    prices = (Path(__file__).parent / "prices.json").read_text()
+    return json.dumps({"sets": sorted({path.name for path in files}), "prices": prices})
+"""
+
+
+@pytest.mark.parametrize("by", ["eval", "pytest"])
+def test_a_container_leaves_eval_sets_and_their_copies_out(by: str, shop: Path, command: Command) -> None:
+    answer = json.dumps({"sets": [], "prices": "{}"})
+    turn = {"user_content": {"parts": [{"text": "the treasure"}]}, "final_response": {"parts": [{"text": answer}]}}
+    text = json.dumps({"eval_set_id": "hidden", "eval_cases": [{"eval_id": "one", "conversation": [turn]}]})
+    folder = shop / "shop"
+    (folder / "agent.py").write_text(LOOKS)
+    (folder / "prices.json").write_text("{}")
+    (shop / "test_config.json").write_text('{"criteria": {"response_exact": 1.0}}')
+    (folder / "test_config.json").write_text('{"criteria": {"response_exact": 1.0}}')
+    (folder / "more").mkdir()
+    for path in (folder / "hidden.evalset.json", folder / "old.test.json", folder / "more" / "copy.json"):
+        path.write_text(text)
+    (shop / ".evaldesk").mkdir(exist_ok=True)
+    (shop / ".evaldesk" / "notes").write_text("treasure")
+    (shop / "evaldesk.toml").write_text('image = "shop:7"\n')
+    git = [shutil.which("git") or "git", "-C", str(shop), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
+        subprocess.run([*git, *words], check=True)
+
+    if by == "eval":
+        done = command("eval", "shop", "shop/hidden.evalset.json")
+    else:
+        arguments = ["shop/hidden.evalset.json", "--evaldesk-agent", "shop", "-p", "no:cacheprovider", "-q"]
+        done = subprocess.run([sys.executable, "-m", "pytest", *arguments], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_an_image_of_one_agent_is_its_own_and_another_is_played_on_this_machine(shop: Path, command: Command) -> None:

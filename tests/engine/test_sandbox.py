@@ -130,6 +130,37 @@ def test_an_agent_in_a_sandbox_reads_its_own_files_alone(folder: Path) -> None:
     assert (folder / "one.evalset.json").read_text()
 
 
+@CAN_ENTER
+def test_pytest_plays_in_the_sandbox_that_it_is_asked_for(folder: Path) -> None:
+    places = (
+        *("eval set", "results", "home", "through another process", "eval set in a dot folder", "own data"),
+        "by git",
+    )
+    found = dict.fromkeys((*places, "again", "own folder", "Evaldesk"), False) | {"own data": True, "own folder": True}
+    case = {
+        "eval_id": "a",
+        "conversation": [
+            {
+                "user_content": {"parts": [{"text": "hi"}]},
+                "final_response": {"parts": [{"text": json.dumps(found)}]},
+            }
+        ],
+    }
+    (folder / "one.evalset.json").write_text(json.dumps({"eval_set_id": "one", "eval_cases": [case]}))
+    (folder / "test_config.json").write_text(json.dumps({"criteria": {"response_exact": 1.0}}))
+    words = ("--evaldesk-agent", ".", "--evaldesk-isolation", "sandbox", "-p", "no:cacheprovider", "-q")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "one.evalset.json", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_an_agent_without_a_sandbox_reads_the_eval_set(folder: Path) -> None:
     assert seen_by_agent("process")["again"]
 

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import runpy
 import shutil
+import stat
 import sys
 
 OLDEST = (3, 10)
@@ -35,9 +36,18 @@ if __name__ in {"__main__", "__mp_main__"}:  # the latter is a process that mult
     find_package()
 
 
+def is_covered(path):  # type: (str) -> bool
+    """Whether the null device stands for a file of an eval set, or an empty file system for a folder of them."""
+    return stat.S_ISCHR(os.lstat(path).st_mode) or os.path.ismount(path)
+
+
 def copy_files(source: str, target: str) -> None:
-    """Copy the agent's files; links stay links."""
-    left_out = shutil.ignore_patterns(*LEFT_OUT)
+    """Copy the agent's files but for covered ones; links stay links."""
+    patterns = shutil.ignore_patterns(*LEFT_OUT)
+
+    def left_out(folder, names):  # type: (str, list[str]) -> set[str]
+        return patterns(folder, names) | {name for name in names if is_covered(os.path.join(folder, name))}
+
     try:
         shutil.copytree(source, target, symlinks=True, ignore=left_out, dirs_exist_ok=True)
     except (OSError, shutil.Error) as error:

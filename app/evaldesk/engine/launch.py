@@ -39,6 +39,8 @@ SCRATCH = "/tmp"  # noqa: S108 - of the container
 START_TIMEOUT_S = 60.0
 MAX_PLAN = 100_000
 """Characters of a sandbox's plan: Linux takes no longer argument than 131,072 bytes."""
+MAX_COVERS = 500
+"""Files and folders that are left out of a container, each by a mount of its own."""
 NO_PARENT = 0
 """In the place of the parent's process id, for a worker that cannot see it."""
 
@@ -215,11 +217,12 @@ class ContainerLauncher:
     """Starts each worker in a container of its own, by docker or podman.
 
     The container has the image, Evaldesk's package read-only, and a copy of the agent's `root` at its own path; what
-    the agent writes there is gone with the container.
+    the agent writes there is gone with the container. `hidden_paths`, relative to the root, are empty there.
     """
 
     container: Container
     root: str
+    hidden_paths: tuple[str, ...] = ()
     start_timeout_s: float = PULL_TIMEOUT_S
     kind: PlaceKind = "container"
     can_fork: bool = False
@@ -258,6 +261,7 @@ class ContainerLauncher:
             *(*docker_run_command(client, self.container, name), "--read-only"),
             *("--user", f"{os.getuid()}:{os.getgid()}", *(("--userns", "keep-id") if is_podman(client) else ())),
             *(part for place, inside in places.items() if place for part in ("--mount", _mount(place, inside))),
+            *self._covers(),
             *(part for each in (SCRATCH, self.root) if each for part in ("--tmpfs", f"{each}:rw,exec,mode=1777")),
             *(part for each, value in own.items() for part in ("--env", f"{each}={value}")),
             *(part for each in self.container.variables if each in base_environment for part in ("--env", each)),
@@ -269,6 +273,21 @@ class ContainerLauncher:
         )
         return Launch(command, environment, (client, "kill", name))
 
+    def _covers(self) -> Iterator[str]:
+        """Empty folders and files over the hidden ones, which the copy leaves out. Raises UsageError for too many."""
+        if len(self.hidden_paths) > MAX_COVERS:
+            raise UsageError(
+                f"{len(self.hidden_paths):,} files of eval sets below {self.root} are more than the {MAX_COVERS:,} "
+                "that a container can leave out; keep them in one folder, or outside of the agent's",
+                field="isolation",
+            )
+        for path in self.hidden_paths:
+            inside = f"{INSIDE}/root/{path}"
+            if os.path.isdir(os.path.join(self.root, path)):
+                yield from ("--tmpfs", f"{inside}:ro,mode=555")
+            else:
+                yield from ("--mount", _mount(os.devnull, inside))
+
 
 def launcher_of(agent: AgentRef) -> Launcher:
     """The place where the agent is played."""
@@ -278,9 +297,9 @@ def launcher_of(agent: AgentRef) -> Launcher:
 
 
 def _mount(source: str, target: str) -> str:
-    if "," in source or '"' in source:
+    if unfit := next((each for each in (source, target) if "," in each or '"' in each), ""):
         raise UsageError(
-            f"{source}: a folder that is given to a container has no comma and no quotation mark in its name"
+            f"{unfit}: a file or folder that is given to a container has no comma and no quotation mark in its name"
         )
     return f"type=bind,source={source},target={target},readonly"
 

@@ -28,6 +28,7 @@ from evaldesk.desk.runs.plan import (
     with_executor,
 )
 from evaldesk.desk.runs.run_result import CaseResult
+from evaldesk.desk.runs.sandboxing import launcher_of_run
 from evaldesk.engine import ChatPlayers, Executor, LocalExecutor
 from evaldesk.engine.driver.code_files import version_of
 from evaldesk.engine.driver.worker_process import WorkerProcess
@@ -227,12 +228,14 @@ class CasePlayer:
         return self._executor
 
     def _local(self, config: RunConfig) -> LocalExecutor:
-        players = [player for player in (self._ready,) if player]
-        self._ready = None
+        launcher = launcher_of_run(self._settings, config)
+        players: list[WorkerProcess] = []
+        if self._ready and launcher == launcher_of(self._agent):  # another one would see eval sets
+            players, self._ready = [self._ready], None
         return LocalExecutor(
             1,
             config.concurrency,
-            launcher=launcher_of(self._agent),
+            launcher=launcher,
             players=players,
             isolation=config.isolation,
             folder=self._agent.folder,

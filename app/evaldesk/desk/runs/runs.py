@@ -40,7 +40,7 @@ from evaldesk.desk.runs.plan import (
 from evaldesk.desk.runs.players import Playing, RunPlayers, Tick
 from evaldesk.desk.runs.provenance import ForeignRun, Provenance, run_digest
 from evaldesk.desk.runs.rescoring import plan_rescoring, same_criteria
-from evaldesk.desk.runs.sandboxing import sandbox_launcher
+from evaldesk.desk.runs.sandboxing import launcher_of_run
 from evaldesk.desk.runs.set_changes import changes_since
 from evaldesk.desk.runs.stored_runs import StoredRuns, is_held
 from evaldesk.desk.trust import Trust
@@ -54,13 +54,12 @@ from evaldesk.engine.driver.code_files import (
 )
 from evaldesk.engine.driver.grading_files import GradingFiles, changed_since, clock_words, freeze
 from evaldesk.engine.executors import has_own_driver, open_executor
-from evaldesk.engine.launch import Launcher, launcher_of
+from evaldesk.engine.launch import Launcher
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import Criterion, Gates, RunConfig, RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.model.run import LIVE, Place
 from evaldesk.model.stored import RunSummary, TrialKey, host_of
-from evaldesk.run_options import SANDBOX
 from evaldesk.settings import Settings
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.planning import Planning
@@ -680,9 +679,7 @@ class RunDesk:
         )
 
     def _launcher(self, config: RunConfig) -> Launcher:
-        if config.isolation == SANDBOX:
-            return sandbox_launcher(self._settings, config)
-        return launcher_of(config.agent)
+        return launcher_of_run(self._settings, config)
 
     def _grading_files(self, criteria: Sequence[Criterion]) -> GradingFiles:
         return self._grading_copies.get(functions_key(criteria)) or freeze(criteria)

@@ -1,4 +1,4 @@
-"""The files that a player in a sandbox does not see, and its own code, which it does."""
+"""The files that a player in a sandbox or a container does not see, and its own code, which it does."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
 from evaldesk.desk.runs.set_copies import SetCopies
-from evaldesk.engine.launch import ProcessLauncher, SandboxLauncher, file_identities
+from evaldesk.engine.launch import (
+    ContainerLauncher,
+    Launcher,
+    ProcessLauncher,
+    SandboxLauncher,
+    file_identities,
+    launcher_of,
+)
 from evaldesk.llm.price_list import price_list
 from evaldesk.model import AgentRef, RunConfig
 from evaldesk.paths import EVALSET_SUFFIX, PACKAGE
+from evaldesk.run_options import SANDBOX
 from evaldesk.settings import Settings
 
 MAX_SEEN = 20_000
@@ -30,10 +38,46 @@ REPOSITORIES = frozenset({".git", ".hg", ".svn", ".jj", ".bzr", ".sl", ".pijul",
 STORE_VARIABLES = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE")
 
 
+def launcher_of_run(settings: Settings, config: RunConfig) -> Launcher:
+    """The place where the trials of a run are played; a sandbox and a container have no eval set in it."""
+    if config.isolation == SANDBOX:
+        return sandbox_launcher(settings, config)
+    launcher = launcher_of(config.agent)
+    if isinstance(launcher, ContainerLauncher):
+        return replace(launcher, hidden_paths=tuple(_inside_root(_hidden_paths(settings, config), config.agent)))
+    return launcher
+
+
 def sandbox_launcher(settings: Settings, config: RunConfig) -> SandboxLauncher:
     """The launcher of players that see no eval set, no database and nothing of the home but their own code."""
+    agent, hidden_paths = config.agent, _hidden_paths(settings, config)
+    recordings = [config.recording.folder] if config.recording.mode != "off" else []
+    return SandboxLauncher(
+        ProcessLauncher(agent.python),
+        hidden_paths=tuple(hidden_paths),
+        visible=(*_code_of(agent), *_interpreters(agent), *recordings),
+        read_only=(str(PACKAGE), sysconfig.get_path("purelib")),
+        identities=tuple(file_identities(hidden_paths)),
+        left_out=STORE_VARIABLES if settings.store else (),
+    )
+
+
+def _inside_root(paths: Sequence[str], agent: AgentRef) -> Iterator[str]:
+    """The outermost of the paths that a container would get with the agent's root, relative to it."""
+    root, folder = (os.path.realpath(place) for place in (agent.root, agent.folder or agent.root))
+    outermost: list[str] = []
+    for path in sorted({os.path.realpath(each) for each in paths if agent.root and os.path.exists(each)}):
+        is_of_agent = folder == path or folder.startswith(f"{path}{os.sep}")
+        if not path.startswith(f"{root}{os.sep}") or is_of_agent:
+            continue
+        if not (outermost and path.startswith(f"{outermost[-1]}{os.sep}")):
+            outermost.append(path)
+            yield os.path.relpath(path, root)
+
+
+def _hidden_paths(settings: Settings, config: RunConfig) -> list[str]:
+    """Eval sets with their copies, version control, the database, the home, and sockets of other programs."""
     agent, store = config.agent, settings.store
-    own = [*_code_of(agent), *_interpreters(agent)]
     hidden_paths = [str(settings.state_folder), str(settings.evalset_folder), str(Path.home())]
     hidden_paths += [config.evalset_path] if config.evalset_path else []
     hidden_paths += [*_sockets(os.environ), *_disks()]
@@ -47,15 +91,7 @@ def sandbox_launcher(settings: Settings, config: RunConfig) -> SandboxLauncher:
     copies = SetCopies(dict.fromkeys(chain(sets, _files_in(settings.evalset_folder))))
     hidden_paths += filter(copies.has, dict.fromkeys(files.others))
     hidden_paths += filter(copies.is_same, dict.fromkeys(files.of_packages))
-    recordings = [config.recording.folder] if config.recording.mode != "off" else []
-    return SandboxLauncher(
-        ProcessLauncher(agent.python),
-        hidden_paths=tuple(hidden_paths),
-        visible=(*own, *recordings),
-        read_only=(str(PACKAGE), sysconfig.get_path("purelib")),
-        identities=tuple(file_identities(hidden_paths)),
-        left_out=STORE_VARIABLES if store else (),
-    )
+    return hidden_paths
 
 
 def _code_of(agent: AgentRef) -> Iterator[str]:
