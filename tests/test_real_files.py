@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -23,22 +24,25 @@ from uuid import uuid4
 
 import pytest
 from tests.agents.endpoint import served
-from tests.desk.test_sessions_that_repeat import added_case, is_green, play
+from tests.agents.installed import skip_without
+from tests.desk.test_sessions_that_repeat import added_case, added_case_of, is_green, play
 from tests.documents.conftest import Snippets
 from tests.documents.statements import NAMES, commands_of, faults_of, rows_of, sample_text, snippets_of
 from tests.formats.test_otel import shown
 from tests.islands import has_island
 
+from evaldesk.agents import load_agent
 from evaldesk.desk.criteria.criteria import read_criteria, read_user
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.imports.importing import ImportDesk
 from evaldesk.desk.runs.file import read_run_file
+from evaldesk.engine import play_trial
 from evaldesk.errors import FormatError
 from evaldesk.formats import evalset_format, load_evalset, losses, read_evalset, write_evalset
 from evaldesk.formats.criteria_file import read_criteria_file, write_criteria_file
 from evaldesk.formats.files import read_file, write_file
 from evaldesk.metrics import score_trial
-from evaldesk.model import Case, Criterion, EvalSet, Event, Expected, ToolCall
+from evaldesk.model import AgentRef, Case, Criterion, EvalSet, Event, Expected, ToolCall, Transcript, TrialSpec, Turn
 from evaldesk.pages.runs.page import read_run
 from evaldesk.pages.runs.view import RunQuery
 from evaldesk.settings import Settings
@@ -653,6 +657,21 @@ def test_the_first_run_after_add_is_green_for_the_held_agent() -> None:
     assert [is_green(case, play(agent)) for _ in range(5)] == [True] * 5
     assert case.final_state
     assert case.final_state["request_count"] == 2
+
+
+@pytest.mark.parametrize("messages", [("hi",), ("hi", "and again")], ids=["one turn", "two turns"])
+def test_the_first_run_after_add_is_green_for_the_workflow_of_adk(own_imports: None, messages: tuple[str, ...]) -> None:
+    skip_without("google.adk")
+    ref = AgentRef("flow", "adk_workflow.agent:root_agent", root=str(DATA / "agents"))
+
+    def play_workflow() -> Transcript:
+        case = Case("c", tuple(map(Turn, messages)))
+        return asyncio.run(play_trial(load_agent(ref), TrialSpec(1, 0, 0, case, ref))).transcript
+
+    case = added_case_of(play_workflow, 2)
+
+    assert [turn.expected.reference for turn in case.turns] == ["hello from a workflow"] * len(messages)
+    assert [is_green(case, play_workflow()) for _ in range(3)] == [True] * 3
 
 
 def test_the_published_gpt_4o_airline_row_comes_out_of_the_imported_file() -> None:

@@ -170,11 +170,16 @@ def recorded(transcript: Transcript) -> StoredSession:
 
 
 def added_case(code: Callable[..., Any], n_replays: int, messages: Sequence[str] = MESSAGES) -> Case:
-    recording = record_session(recorded(play(code, messages)), app_name="stamped")
+    return added_case_of(lambda: play(code, messages), n_replays)
+
+
+def added_case_of(played: Callable[[], Transcript], n_replays: int) -> Case:
+    """The case of a session that is played first, and then again so many times."""
+    recording = record_session(recorded(played()), app_name="stamped")
     assert recording.recorded_at
     places = changing_places(
         recording.case,
-        [play(code, messages) for _ in range(n_replays)],
+        [played() for _ in range(n_replays)],
         recorded_at=recording.recorded_at.timestamp(),
         start_time=recording.start_time,
     )
