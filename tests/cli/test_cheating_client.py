@@ -91,4 +91,5 @@ def test_an_edit_past_the_door_is_named_by_the_next_comparison(played: CommandFo
 
     answer = json.loads(played.run("run", "info", "3", "--json").stdout)["data"]["changes"]
 
+    assert answer["sentence"] == "Between run 2 and run 3 the eval set changed too: 1 case (by: changed outside)."
     assert answer["items"] == [{"kind": "case", "name": "case_2", "words": "edited", "who": "changed outside"}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,21 @@ from evaldesk.pages.door.fit import MATERIAL, fenced, fitted, material_of
 from evaldesk.pages.door.tools import FOR_PERSONS, TOOLS, Tool, checked_inputs, find_tool, tools_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "coding-agents.md"
+
+
+PAGES: Mapping[str, str | None] = {
+    "status": "/",
+    "list_agents": "/agents",
+    "list_evalsets": "/evalsets",
+    "list_runs": "/runs",
+    "get_run": "/runs/1",
+    "compare": "/table?runs=1,2",
+    "get_trial": "/runs/1/cases/1/trials/0",
+    "search": "/search?q=flaky",
+    "explain_gate": "/runs/1",
+    "get_docs": None,  # the desk shows no documentation
+}
+"""The addresses of the answers to INPUTS; those of the other tools have the id of a set in them."""
 
 
 @pytest.fixture
@@ -33,7 +49,10 @@ def test_each_reading_tool_gives_what_its_command_prints(played: CommandFolder) 
         printed = json.loads(result.stdout)
         answer = tool_answer(played.folder, name, inputs)
 
-        assert answer == ({"items": printed} if name == "list_agents" else printed), name
+        printed = {"items": printed, "page": "/agents"} if name == "list_agents" else printed
+        assert answer == printed, name
+        page = answer.get("data", answer).get("page")
+        assert page == PAGES.get(name) if name in PAGES else page, name
 
 
 def test_each_command_also_shows_its_answer_as_text(played: CommandFolder) -> None:
@@ -52,6 +71,23 @@ def test_a_trial_as_text_names_its_first_divergence(played: CommandFolder) -> No
     events = played.run("run", "trial", "1", "case_2", "0", "--detail", "full").stdout
     assert "turn 0 user: hi" in events
     assert "agent_message" in events
+
+
+def test_each_run_of_a_list_has_the_address_of_its_page(played: CommandFolder) -> None:
+    runs = tool_answer(played.folder, "list_runs", {})["items"]
+
+    assert [run["page"] for run in runs] == ["/runs/2", "/runs/1"]
+
+
+def test_a_comparison_with_a_file_has_no_page(played: CommandFolder) -> None:
+    path = played.folder / "words.evalset.json"
+    assert played.eval(path, "--n", 2, "-o", played.folder / "results.json").exit_code == 1
+
+    printed = json.loads(played.run("compare", "1", str(played.folder / "results.json"), "--json").stdout)
+    of_runs = json.loads(played.run("compare", "1", "2", "--baseline", "2", "--json").stdout)
+
+    assert printed["page"] is None
+    assert of_runs["page"] == "/table?runs=2,1"
 
 
 def test_a_run_tells_its_worst_cases_and_first_divergences(played: CommandFolder) -> None:
@@ -82,6 +118,7 @@ def test_a_run_tells_its_worst_cases_and_first_divergences(played: CommandFolder
         ("get_run", {"run": 1}, "must be a string, got int"),
         ("get_run", {"run": "1", "runs": []}, "did you mean 'run'?"),
         ("list_cases", {"set": "words", "limit": 0}, "must be from 1 to 200, got 0"),
+        ("propose_edit", {"set": "words", "case": "case_1", "patch": "x", "why": "y"}, "must be an object, got str"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import random
 import re
@@ -98,6 +99,20 @@ def test_the_divergence_of_a_failure_is_within_the_first_1500_bytes(desk: Desk, 
         value = answer(desk, "get_trial", run=str(run), case=f"case_{index}", trial=0, detail="turns")
         text = fenced(fitted(value, 8_000))
         assert mark in text.encode()[:1_500].decode("utf-8", "ignore"), text[:1_500]
+
+
+def test_a_long_answer_has_its_head_its_tail_its_length_and_its_digest(desk: Desk) -> None:
+    said = "begin " + "x" * 10_000 + " end"
+    case = Case("long", (Turn("hi", Expected(reference="good day")),))
+    run = stored_run(desk, [case], [scored(0, case, (TurnRecord("hi", (Event("agent_message", text=said),)),))])
+
+    text = answer(desk, "get_trial", run=str(run), case="long", trial=0)["text"]
+
+    line = next(each for each in text.splitlines() if "actual answer" in each)
+    assert '"begin x' in line
+    assert 'x end"' in line
+    assert f"10,010 characters, sha256 {hashlib.sha256(said.encode()).hexdigest()[:12]}" in line
+    assert len(line) < 2_200
 
 
 @pytest.mark.parametrize("detail", ["line", "turns", "full"])

@@ -132,3 +132,11 @@ def test_the_refusal_of_repeated_ids_names_the_file_and_not_only_the_set() -> No
 
     with pytest.raises(UsageError, match=r'^copy\.evalset\.json: several cases have the same id: "greeting"'):
         plan_run(subject, RunOptions(), models=(), seed=0)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("opem", "; did you mean 'open'?"), ("x", "")], ids=["near", "far"])
+def test_an_unknown_case_is_refused_with_the_nearest_one(name: str, hint: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        planned(case_ids=(name,))
+
+    assert str(refusal.value) == f"this eval set has no case {name!r}{hint}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from evaldesk.desk.runs.run_sources import SourceComparison, left_out_places
@@ -81,7 +82,21 @@ def comparison_object(comparison: SourceComparison) -> dict[str, Any]:
         "runs": items,
         "max_drop": comparison.max_drop,
         "answer": comparison.answer,
+        "page": _page(comparison),
     }
+
+
+def _page(comparison: SourceComparison) -> str | None:
+    """The address of the table of the runs, the baseline first; None where one of them is a file."""
+    baseline = comparison.analysis.baseline
+    sources = sorted(comparison.sources, key=lambda source: source.name != baseline)
+    ids = dict.fromkeys(source.run_id for source in sources if source.run_id is not None)
+    return comparison_page(ids) if 1 < len(ids) == len(sources) else None
+
+
+def comparison_page(run_ids: Iterable[int]) -> str:
+    """The address of the comparison of some runs against the first."""
+    return f"/table?runs={','.join(map(str, run_ids))}"
 
 
 def comparison_markdown(comparison: SourceComparison) -> str:

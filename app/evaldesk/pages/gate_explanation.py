@@ -36,12 +36,14 @@ class GateExplanation:
     pairs: UnchangedPairs | None = None
     measured: str = ""
     is_pooled: bool = False
+    run_id: int | None = None
 
     @property
     def as_json(self) -> dict[str, Any]:
         """The explanation as JSON."""
         pairs = {"measured": pairs_object(self.pairs)} if self.pairs else {}
-        return forecasts_object(self.subjects, self.forecasts) | pairs | {"measured_sentence": self.measured}
+        page = {} if self.run_id is None else {"page": f"/runs/{self.run_id}"}
+        return forecasts_object(self.subjects, self.forecasts) | pairs | {"measured_sentence": self.measured, **page}
 
 
 def explained_run(
@@ -57,7 +59,7 @@ def explained_run(
     subjects = {f"run {run.id}": _subject(runs, run, n, pass_threshold)}
     gates = gates_to_explain(run.config.gates, gate_options)
     pairs = measured_pairs(runs, run, gates)
-    explanation = explained_subjects(subjects, gates)
+    explanation = replace(explained_subjects(subjects, gates), run_id=run.id)
     if gates.is_pooled:
         return replace(explanation, measured=POOLED_FORECAST, is_pooled=True)
     of_change = [each for forecasts in explanation.forecasts.values() for each in forecasts if each.level is None]

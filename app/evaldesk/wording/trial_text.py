@@ -11,6 +11,7 @@ from evaldesk.metrics import is_higher_better
 from evaldesk.model import Case, Expected, JsonObject, Score, TrialResult, TurnRecord, turn_verdict
 from evaldesk.model.json_text import json_line, short_json
 from evaldesk.wording.printable import in_one_line, printable
+from evaldesk.wording.shortened import shortened
 from evaldesk.wording.words import needs_words, score_words
 
 LONGEST_TEXT = 2_000
@@ -133,4 +134,4 @@ def _reasons(scores: Sequence[Score]) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    return json_line(text) if len(text) <= LONGEST_TEXT else f"{json_line(text[:LONGEST_TEXT])}…"
+    return json_line(shortened(text, LONGEST_TEXT))

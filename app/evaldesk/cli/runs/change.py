@@ -66,7 +66,7 @@ def stop(name: str, yes: bool, is_json: bool, workspace: str | None) -> None:
         from evaldesk.pages.door.runs import item_of
 
         with stored_runs(workspace) as store:
-            show_json(item_of(store, store.find_by_name(str(run_id))) | {"page": f"/runs/{run_id}"}, indent=2)
+            show_json(item_of(store, store.find_by_name(str(run_id))), indent=2)
         return
     show(f"Run {run_id} is being stopped. `evaldesk run resume {run_id}` continues it.")
 

@@ -7,6 +7,8 @@ import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path, PurePath
 from random import Random
 from typing import Any, Literal, Unpack
@@ -85,6 +87,7 @@ from evaldesk.store.evalsets.names import identity_of
 from evaldesk.wording.words import named_words
 
 MOST_LEFT_OUT = 1_000
+MOST_NEAREST = 2_000
 NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judge."
 
 
@@ -537,7 +540,10 @@ def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None, *, file: st
     known_ids = CaseIds(evalset.cases)
     unknown_ids = [case_id for case_id in wanted_ids if case_id not in known_ids]
     if unknown_ids:
-        raise UsageError(f"this eval set has no case {min(unknown_ids)!r}", field="cases")
+        name = min(unknown_ids)
+        nearest = get_close_matches(name, (case.id for case in islice(evalset.cases, MOST_NEAREST)), n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        raise UsageError(f"this eval set has no case {name!r}{hint}", field="cases")
     if not wanted_ids:
         raise UsageError("select at least one case", field="cases")
     return with_ids(evalset.cases, wanted_ids)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Literal, TypeAlias
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import VALUE_LIMIT, FormatError
 from evaldesk.formats import case_from_text
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Criterion
@@ -17,10 +17,14 @@ from evaldesk.model.proposals import IN_QUARANTINE, OUT_OF_QUARANTINE, CaseEdit
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import Store
 from evaldesk.wire import plain_json
+from evaldesk.wording.printable import in_one_line
 
 ChangeKind: TypeAlias = Literal["case", "criterion", "gate"]
 OUTSIDE = "changed outside"
 MAX_CASES = 500
+PARTS: Mapping[ChangeKind, str] = {"case": "eval set", "criterion": "criteria", "gate": "gates"}
+NOUNS: Mapping[ChangeKind, str] = {"case": "cases", "criterion": "criteria", "gate": "gates"}
+MOST_AUTHORS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,29 @@ def differences(store: Store, before: RunSummary, after: RunSummary) -> list[Run
         *_criteria(before, after),
         *_gates(before, after),
     ]
+
+
+def run_before(store: Store, run: RunSummary) -> RunSummary | None:
+    """The run before of the same agent and eval set; None for the first one."""
+    agent_id, evalset_id = run.config.agent.id, run.config.evalset_id
+    return next(iter(store.runs.list(agent_id=agent_id, evalset_id=evalset_id, before=run.id, limit=1)), None)
+
+
+def changes_sentence(before: RunSummary, after: RunSummary, changes: Sequence[RunDifference]) -> str:
+    """`Between run 12 and run 14 the eval set changed too: 2 cases (by: ana).`; empty without a change."""
+    kinds = [kind for kind in PARTS if any(each.kind == kind for each in changes)]
+    if not kinds:
+        return ""
+    parts = " and the ".join(filter(None, (", the ".join(PARTS[each] for each in kinds[:-1]), PARTS[kinds[-1]])))
+    amounts = ", ".join(_amount(kind, [each for each in changes if each.kind == kind]) for kind in kinds)
+    return f"Between run {before.id} and run {after.id} the {parts} changed too: {amounts}."
+
+
+def _amount(kind: ChangeKind, changes: Sequence[RunDifference]) -> str:
+    noun = NOUNS[kind] if len(changes) > 1 else kind
+    names = list(dict.fromkeys(in_one_line(each.who)[:VALUE_LIMIT] for each in changes))
+    more = f" and {len(names) - MOST_AUTHORS:,} more" if len(names) > MOST_AUTHORS else ""
+    return f"{len(changes):,} {noun} (by: {', '.join(names[:MOST_AUTHORS])}{more})"
 
 
 def _cases(store: Store, before: RunSummary, after: RunSummary) -> Iterator[RunDifference]:

@@ -28,6 +28,7 @@ class RunSource:
     name: str
     cases: Sequence[PlayedCase]
     mark: str = ""
+    run_id: int | None = None
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -115,7 +116,7 @@ def _of_run(runs: StoredRuns, name: str) -> RunSource:
         for key, row in zip(keys, rows, strict=True)
     ]
     mark = "imported" if is_imported(config) else "replayed" if repeats_recorded(config) else ""
-    return RunSource(f"run {summary.id}", cases, mark)
+    return RunSource(f"run {summary.id}", cases, mark, summary.id)
 
 
 def left_out_places(sources: Sequence[RunSource]) -> frozenset[CasePosition]:

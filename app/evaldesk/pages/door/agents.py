@@ -11,4 +11,5 @@ from evaldesk.pages.agents import agent_facts
 
 async def agent_items(desk: Desk) -> dict[str, Any]:
     """The agents as `evaldesk agents --json` prints them; those of a folder without trust are not imported."""
-    return {"items": [agent_facts(agent) for agent in await ask_agents(desk.settings, desk.trust)]}
+    agents = await ask_agents(desk.settings, desk.trust)
+    return {"items": [agent_facts(agent) for agent in agents], "page": "/agents"}

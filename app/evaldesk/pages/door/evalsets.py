@@ -32,7 +32,7 @@ CASE_KEYS = ("id", "tag", "asserts")
 def evalset_items(desk: Desk) -> dict[str, Any]:
     """The eval sets of the workspace."""
     items = [evalset_item(file) for file in desk.evalsets.list()]
-    return {"items": items, "total_count": len(items)}
+    return {"items": items, "total_count": len(items), "page": "/evalsets"}
 
 
 def evalset_item(file: EvalSetFile) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 from evaldesk.secrets import scrubber
 from evaldesk.wire import scrubbed_value
 from evaldesk.wording.printable import json_document
+from evaldesk.wording.shortened import length_words, shortened
 
 BYTES_PER_TOKEN = 3.5
 FRAME = 600
@@ -62,7 +62,7 @@ def fitted(answer: Mapping[str, Any], max_tokens: int, more: str = "", cursor: i
 
 def _cut(value: Any, place: str, longest: int, most: int, left_out: list[dict[str, str]]) -> Any:
     if isinstance(value, str) and len(value) > longest:
-        left_out.append({"place": place[-80:], "was": _facts(value)})
+        left_out.append({"place": place[-80:], "was": length_words(value)})
         return shortened(value, longest)
     if isinstance(value, list):
         if len(value) > most:
@@ -78,19 +78,6 @@ def _cut(value: Any, place: str, longest: int, most: int, left_out: list[dict[st
             for key, each in pairs[:limit]
         }
     return value
-
-
-def shortened(text: str, longest: int) -> str:
-    """The head and the tail of a text with its length and digest between them; the text where it is short."""
-    if len(text) <= longest:
-        return text
-    head, tail = longest * 3 // 4, longest // 4
-    return f"{text[:head]} […{_facts(text)}…] {text[len(text) - tail :]}"
-
-
-def _facts(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"{len(text):,} characters, sha256 {digest}"
 
 
 def _size(value: object) -> int:

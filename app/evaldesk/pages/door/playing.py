@@ -58,6 +58,6 @@ async def stop_answer(desk: Desk, name: str) -> dict[str, Any]:
 
 async def _item(desk: Desk, run_id: int) -> dict[str, Any]:
     def item() -> dict[str, Any]:
-        return item_of(desk.stored_runs, desk.store.runs.summary(run_id)) | {"page": f"/runs/{run_id}"}
+        return item_of(desk.stored_runs, desk.store.runs.summary(run_id))
 
     return await asyncio.to_thread(item)

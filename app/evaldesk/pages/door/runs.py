@@ -7,14 +7,16 @@ from typing import Any, get_args
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.gates.conclusion import conclude
-from evaldesk.desk.runs.run_changes import differences
+from evaldesk.desk.runs.run_changes import changes_sentence, differences, run_before
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model.run import RunStatus
 from evaldesk.model.stored import CaseRow, RunSummary
+from evaldesk.pages.compared_sources import comparison_object, comparison_page
 from evaldesk.pages.door.filters import read_choice, read_filter
 from evaldesk.pages.runs.divergences import NO_DIVERGENCE
 from evaldesk.pages.runs.matrix import first_message
 from evaldesk.pages.runs.objects import agent_objects, conclusion_object, metric_objects, run_item, run_object
+from evaldesk.store import Store
 
 RUN_KEYS = ("status", "agent", "evalset", "model")
 N_RUNS, N_WORST, N_DIVERGENCES = 20, 5, 10
@@ -63,12 +65,13 @@ def run_items(desk: Desk, text: str = "", limit: int = N_RUNS) -> dict[str, Any]
 
 def listed_runs(runs: StoredRuns, page: Sequence[RunSummary], n_all: int) -> dict[str, Any]:
     """A page of runs as `evaldesk run list --json` prints it."""
-    return {"items": [item_of(runs, run) for run in page], "total_count": n_all, "has_more": len(page) < n_all}
+    items = [item_of(runs, run) for run in page]
+    return {"items": items, "total_count": n_all, "has_more": len(page) < n_all, "page": "/runs"}
 
 
 def item_of(runs: StoredRuns, run: RunSummary) -> dict[str, Any]:
     """A run as an item of a list."""
-    return run_item(run, runs.outcome(run)) | {"status": runs.shown_status(run)}
+    return run_item(run, runs.outcome(run)) | {"status": runs.shown_status(run), "page": f"/runs/{run.id}"}
 
 
 def run_answer(desk: Desk, name: str) -> dict[str, Any]:
@@ -100,31 +103,31 @@ def run_answer(desk: Desk, name: str) -> dict[str, Any]:
                 for each in divergences
             ],
             "kinds": [{"name": mode, "n_trials": n} for mode, n in trials_by_mode.items() if n],
-            "changes": _changes_before(desk, run),
-            "page": f"/runs/{run.id}",
+            "changes": _changes_before(desk.store, run),
         }
     }
 
 
-def _changes_before(desk: Desk, run: RunSummary) -> dict[str, Any] | None:
+def _changes_before(store: Store, run: RunSummary) -> dict[str, Any] | None:
     """The changes since the run before of the same agent and eval set; None for the first one."""
-    agent_id, evalset_id = run.config.agent.id, run.config.evalset_id
-    earlier = next(iter(desk.store.runs.list(agent_id=agent_id, evalset_id=evalset_id, before=run.id, limit=1)), None)
-    return None if earlier is None else _changes_object(desk, earlier, run)
+    earlier = run_before(store, run)
+    return None if earlier is None else _changes_object(store, earlier, run)
 
 
 def changes_answer(desk: Desk, before: str, after: str) -> dict[str, Any]:
     """The changes of eval set, criteria and gates between two runs."""
     runs = desk.stored_runs
-    return _changes_object(desk, runs.find_by_name(before), runs.find_by_name(after))
+    return _changes_object(desk.store, runs.find_by_name(before), runs.find_by_name(after))
 
 
-def _changes_object(desk: Desk, before: RunSummary, after: RunSummary) -> dict[str, Any]:
-    changes = differences(desk.store, before, after)
+def _changes_object(store: Store, before: RunSummary, after: RunSummary) -> dict[str, Any]:
+    changes = differences(store, before, after)
     return {
         "before": before.id,
         "after": after.id,
+        "sentence": changes_sentence(before, after, changes),
         "items": [{"kind": each.kind, "name": each.name, "words": each.words, "who": each.who} for each in changes],
+        "page": comparison_page([before.id, after.id]),
     }
 
 
@@ -142,7 +145,6 @@ def _worst(row: CaseRow, message: str) -> dict[str, Any]:
 def compare_answer(desk: Desk, names: Sequence[str]) -> dict[str, Any]:
     """2 to 20 stored runs against the first. Raises UsageError, NotFoundError."""
     from evaldesk.desk.runs.run_sources import compare_sources, read_run_sources
-    from evaldesk.pages.compared_sources import comparison_object
 
     return comparison_object(compare_sources(read_run_sources(names, desk.stored_runs), 0, None))
 

@@ -389,7 +389,7 @@ def _check(place: str, value: Any, schema: Schema) -> None:
     kind: str = schema["type"]
     is_of_kind = isinstance(value, _TYPES[kind]) and not isinstance(value, bool)
     if not is_of_kind:
-        raise UsageError(f"{place} must be a {kind}, got {type(value).__name__}")
+        raise UsageError(f"{place} must be {'an' if kind[0] in 'aio' else 'a'} {kind}, got {type(value).__name__}")
     if "enum" in schema and value not in schema["enum"]:
         raise UsageError(f"{place} must be one of {', '.join(schema['enum'])}, got {str(value)[:VALUE_LIMIT]!r}")
     if kind in ("integer", "number"):

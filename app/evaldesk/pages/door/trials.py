@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Literal, TypeAlias, get_args
+from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.serving import desk_address
@@ -14,9 +15,9 @@ from evaldesk.model import Case, TrialResult, TurnRecord
 from evaldesk.model.json_text import short_json
 from evaldesk.model.stored import CaseFilter, CaseRow, TrialKey
 from evaldesk.pages.door.filters import read_choice, read_filter
-from evaldesk.pages.door.fit import shortened
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.wire import to_json
+from evaldesk.wording.shortened import shortened
 from evaldesk.wording.trial_text import first_words, trial_text
 
 Detail: TypeAlias = Literal["line", "turns", "full"]
@@ -169,6 +170,7 @@ def search_answer(desk: Desk, text: str, limit: int = N_HITS) -> dict[str, Any]:
         "items": [_hit(hit) for hit in hits.texts],
         "notes": [_hit(hit) | {"author": hit.author} for hit in hits.notes],
         "behind": hits.behind,
+        "page": f"/search?{urlencode({'q': text})}",
     }
 
 
