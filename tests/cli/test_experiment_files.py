@@ -107,6 +107,45 @@ def test_a_file_that_cannot_be_is_refused_before_any_trial(
     assert not (place.folder / ".evaldesk").exists() or place.store().runs.list() == []
 
 
+PAIR = '[[variants]]\nname = "as now"\n[[variants]]\nname = "cold"\ntemperature = 0\n'
+
+
+@pytest.mark.parametrize(("variants", "code"), [((), 2), (("as now",), 1), (("cold",), 1), (("as now", "cold"), 1)])
+def test_the_gates_of_a_command_are_about_the_variants_that_it_names(
+    place: CommandFolder, variants: tuple[str, ...], code: int
+) -> None:
+    play(place, PAIR)
+    place.evalset("shop", {**ANSWERS, "c0": "another answer"})
+    named_variants = [word for each in variants for word in ("--gate-variant", each)]
+
+    result = place.run("run", "play", "trial.toml", "--min-pass-rate", "1.0", *named_variants)
+
+    if code == 2:
+        assert "add --gate-variant NAME" in str(result.exception)
+        return
+    assert result.exit_code == code, result.output
+    rates = {run.config.experiment.variant: run.config.gates.min_pass_rate for run in place.store().runs.list()[:2]}
+    assert rates == {name: (1.0 if name in variants else None) for name in ("as now", "cold")}
+
+
+def test_a_gate_variant_that_cannot_be_is_refused(place: CommandFolder) -> None:
+    play(place, PAIR)
+
+    unknown = place.run("run", "play", "trial.toml", "--min-pass-rate", "1.0", "--gate-variant", "warm")
+
+    assert "warm" in str(unknown.exception)
+
+
+def test_a_submitted_experiment_has_the_gates_of_its_variants(place: CommandFolder, started: list[list[str]]) -> None:
+    play(place, PAIR)
+
+    result = place.run("run", "submit", "trial.toml", "--yes", "--min-pass-rate", "0.9", "--gate-variant", "cold")
+
+    assert result.exit_code == 0, result.output
+    rates = {run.config.experiment.variant: run.config.gates.min_pass_rate for run in place.store().runs.list()[:2]}
+    assert rates == {"as now": None, "cold": 0.9}
+
+
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands of the processes that would have been started."""

@@ -139,6 +139,9 @@ def how_options(command: Command) -> Command:
 
 
 VARIANTS = "Experiments"
+gate_variant_option = click.option(
+    "--gate-variant", "gate_variants", metavar="NAME", multiple=True, help="A variant that the gates are about."
+)
 
 
 def experiment_options(command: Command) -> Command:
@@ -158,9 +161,7 @@ def experiment_options(command: Command) -> Command:
         ),
         click.option("--experiment", metavar="NAME", help="Name of the experiment; default: that of the eval set."),
         click.option("--baseline-variant", metavar="NAME", help="The variant to compare with; default: the first."),
-        click.option(
-            "--gate-variant", "gate_variants", metavar="NAME", multiple=True, help="A variant that the gates are about."
-        ),
+        gate_variant_option,
         click.option("--allow-equal", is_flag=True, help="Allow equal variants, to see how far chance goes."),
         click.option(
             "--drop-worse", is_flag=True, help="Do not play a variant on that is worse than the best, beyond chance."

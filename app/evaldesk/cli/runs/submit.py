@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,15 @@ import click
 
 from evaldesk.cli.eval.adk import eval_adk
 from evaldesk.cli.eval.dataset import REWARD, read_dataset, rows_between
-from evaldesk.cli.eval.options import Sectioned, asked_gates, asked_options, gate_options, how_options, place_options
+from evaldesk.cli.eval.options import (
+    Sectioned,
+    asked_gates,
+    asked_options,
+    gate_options,
+    gate_variant_option,
+    how_options,
+    place_options,
+)
 from evaldesk.cli.eval.playing import plan_jobs, warn_of_false_alarms
 from evaldesk.cli.eval.report import report_error
 from evaldesk.cli.eval.request import EvalRequest, Job
@@ -55,6 +64,7 @@ def _file_options(command: Any) -> Any:
             click.option("--limit", type=click.IntRange(1), metavar="N", help="Most rows to run."),
             click.option("--offset", type=click.IntRange(0), metavar="N", default=0, help="Rows to leave out first."),
             click.option("--dataset-file", metavar="FILE", help="The data set, in place of that of the file."),
+            gate_variant_option,
             click.option(
                 "--secrets-file", metavar="FILE|-", help="NAME=value lines; - reads them from standard input."
             ),
@@ -85,6 +95,7 @@ def submit(is_json: bool, workspace: str | None, **values: Any) -> None:
     """
     if is_experiment_file(values["file"]):
         sys.exit(_play_experiment(values, workspace, is_submitted=True, is_json=is_json))
+    _check_one_run(values)
     is_asked = not (values["yes"] or is_json)
     time = f"-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     name = values["file"].stem[: MAX_RUN_NAME - len(time)] + time
@@ -123,6 +134,7 @@ def play(workspace: str | None, **values: Any) -> None:
     """
     if is_experiment_file(values["file"]):
         sys.exit(_play_experiment(values, workspace))
+    _check_one_run(values)
     name = values["file"].stem[:MAX_RUN_NAME]
     file_run = _read(read_run_file(values["file"]), values, workspace, name, is_asked=not values["yes"])
     file_run.show_plan()
@@ -133,6 +145,12 @@ def play(workspace: str | None, **values: Any) -> None:
         report_error(file_run.job.agent.id, error)
         code = 3
     sys.exit(code)
+
+
+def _check_one_run(values: Mapping[str, Any]) -> None:
+    """Raise UsageError for an option of an experiment beside a file without variants."""
+    if values["gate_variants"]:
+        raise UsageError(f"--gate-variant is of an experiment, and {values['file']} has no variants; leave it out")
 
 
 def _play_experiment(
@@ -171,6 +189,7 @@ def _play_experiment(
         is_submitted=is_submitted,
         is_json=is_json,
         asked_gates=asked_gates(values),
+        gate_variants=values["gate_variants"],
         python=values["python"],
         image=values["image"],
     )
@@ -217,6 +236,7 @@ def _play_variants(
         is_submitted=is_submitted,
         is_json=is_json,
         asked_gates=file_run.asked_gates,
+        gate_variants=values["gate_variants"],
         python=values["python"],
         image=values["image"],
         own_environment=file_run.own_environment,
