@@ -1408,7 +1408,8 @@ document.addEventListener("htmx:finally:request", (event) => {
     if (isRefused && isAsked) toast(NOT_LOADED[response?.status ?? 0] ?? `Not loaded: the desk answered ${response.status}.`, "failed");
     return;
   }
-  if (!response) return toast(UNANSWERED, "failed");
+  const isReplaced = request.signal?.aborted && request.signal.reason !== "timeout"; // by a newer edit, or the next page
+  if (!response) return isReplaced ? undefined : toast(UNANSWERED, "failed");
   const words = form && isSentTo(form, request.action) ? form.dataset.saysStored : undefined; // a look ahead stores nothing
   const isSaid = response.status !== 401 && $$("main [role='alert']:not([hidden])").some((each) => each.textContent.trim());
   const refused = isSaid ? REFUSED : REFUSALS[response.status] ?? "Not stored. Load the page again, and look at what it says.";
