@@ -52,6 +52,34 @@ def test_a_plan_has_trials_cost_and_time_of_the_earlier_run(place: CommandFolder
     assert 0 < between_levels[0] < between_levels[1] < found["smallest_difference"] < 1
 
 
+@pytest.mark.parametrize(("own", "words"), [(20, "x 5 or more = 150"), (1, "x 5 or fewer = 112")])
+def test_a_case_with_trials_of_its_own_is_planned_with_them(
+    place: CommandFolder, paid: tuple[str, Path], own: int, words: str
+) -> None:
+    content = json.loads(paid[1].read_text())
+    content["eval_cases"][0]["trials"] = own
+    paid[1].write_text(json.dumps(content))
+    vary = ("--vary", "temperature=0,1", "--n", 5)
+
+    plan = place.run("plan", *paid, *vary).stdout
+    single = planned(place, *paid, "--n", 5)["n_trials"]
+    checked = place.run("eval", *paid, *vary, "--criterion", "response_match_score=0.8", "--check").stdout
+
+    assert f"{words} trials" in plan
+    assert f"{words} trials" in checked
+    assert single == 11 * 5 + own
+
+
+def test_a_case_with_trials_that_cannot_be_is_named_by_the_plan(place: CommandFolder, paid: tuple[str, Path]) -> None:
+    content = json.loads(paid[1].read_text())
+    content["eval_cases"][0]["trials"] = 0
+    paid[1].write_text(json.dumps(content))
+
+    result = place.run("plan", *paid, "--vary", "temperature=0,1")
+
+    assert "trials must be 1 to 1,000" in str(result.exception)
+
+
 def test_a_plan_in_words_names_the_difference_and_its_basis(place: CommandFolder, paid: tuple[str, Path]) -> None:
     result = place.run("plan", *paid, "--vary", "temperature=0,1", "--vary", "top_p=0.5,1", "--n", 5, "--see", 0.05)
 

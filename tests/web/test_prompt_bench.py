@@ -264,6 +264,31 @@ def test_an_address_of_something_that_is_gone_is_no_defect(chat: ChatDesk, query
     assert chat.client.get(f"/bench?agent=dice&{query}").status_code in (200, 404)
 
 
+def write_own_trials(chat: ChatDesk, n: int) -> None:
+    """An eval set of two cases, of which one has a number of trials of its own."""
+    turn = {"user_content": {"parts": [{"text": "roll"}]}, "final_response": {"parts": [{"text": "rolled"}]}}
+    cases = [{"eval_id": f"c{at}", "conversation": [turn], **({"trials": n} if at else {})} for at in range(2)]
+    path = chat.desk.settings.workspace / "agents" / "dice" / "own.evalset.json"
+    path.write_text(json.dumps({"eval_set_id": "own", "eval_cases": cases}))
+
+
+def test_the_plan_of_a_draft_counts_the_trials_that_a_case_has_of_its_own(chat: ChatDesk) -> None:
+    write_own_trials(chat, 7)
+
+    page = post(chat, "", 200, instruction=DRAFT, n="3").text
+
+    assert "2 cases × 3 show" in page
+    assert "2 variants, some cases with trials of their own: 20 trials" in page
+
+
+def test_a_number_of_trials_of_a_case_that_cannot_be_is_said_by_the_plan(chat: ChatDesk) -> None:
+    write_own_trials(chat, 0)
+
+    page = post(chat, "", 200, instruction=DRAFT).text
+
+    assert "trials must be 1 to 1,000, got 0" in page
+
+
 @pytest.mark.parametrize(
     "n", [f"000001{'9' * 5_000}", "0000019999999999", "²", ""], ids=["huge", "large", "sign", "no"]
 )

@@ -33,6 +33,7 @@ from evaldesk.desk.runs.histories import keys_of
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Case
+from evaldesk.model.evalset import count_trials
 from evaldesk.model.experiment import Variant
 from evaldesk.pages.experiment_plan import estimate_lines, estimate_object, run_lines, run_object
 from evaldesk.run_options import BY_NAME, option_of
@@ -132,10 +133,18 @@ def _planned(request: EvalRequest, place: _Place, variant: Variant) -> PlannedVa
         path = Path(str(variant.options[EVALSET]))
         cases = read_evalset_file(path).cases
     model = variant.options.get("model", request.run_options.get("model"))
-    n_trials = len(cases) * _n_of(request, variant)
+    n_trials = _count_trials(cases, _n_of(request, variant))
     return planned_variant(
         variant, agent, path, request.home, model=None if model is None else str(model), n_trials=n_trials
     )
+
+
+def _count_trials(cases: Sequence[Case], n: int) -> int:
+    """The trials of a run of the cases. Raises UsageError for a case whose own number cannot be."""
+    try:
+        return count_trials(cases, n)
+    except ValueError as error:
+        raise UsageError(str(error), field="cases") from error
 
 
 def _n_of(request: EvalRequest, variant: Variant) -> int:
@@ -159,6 +168,7 @@ def _run(
         n_cases=len(place.cases),
         n=n,
         concurrency=request.value("concurrency"),
+        n_trials=variant.n_trials,
         history=history,
     )
     proposal = None if see is None else propose(run_estimate, see, n, history)

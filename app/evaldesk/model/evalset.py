@@ -166,6 +166,11 @@ def trials_of_cases(cases: Sequence[Case], n: int) -> tuple[int, ...]:
     return numbers if set(numbers) - {n} else ()
 
 
+def count_trials(cases: Sequence[Case], n: int) -> int:
+    """The trials of a run in which a case without a number of its own has `n`. Raises ValueError."""
+    return sum(trials_of_cases(cases, n)) or n * len(cases)
+
+
 CRITERIA = "criteria"
 """The key of a set's `extra` with the criteria of the set, and of a case's with those of them that judge it."""
 

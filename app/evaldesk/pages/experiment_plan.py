@@ -20,7 +20,8 @@ def plan_sentence(estimate: ExperimentEstimate) -> str:
     n_variants, n_all = len(estimate.variants), estimate.n_trials
     variants = f"{' x '.join(map(str, estimate.sizes))} variants" if n_variants > 1 else "1 variant"
     is_even = n_all == n_variants * estimate.n_cases * estimate.n
-    each = str(estimate.n) if is_even else f"{estimate.n} or more"
+    is_fewer = n_all < n_variants * estimate.n_cases * estimate.n
+    each = str(estimate.n) if is_even else f"{estimate.n} or {'fewer' if is_fewer else 'more'}"
     shape = f"{variants} x {counted(estimate.n_cases, 'case')} x {each} = {counted(n_all, 'trial')}"
     return ", ".join([shape, cost_of_plan(estimate), *([duration_words(estimate.ms)] if estimate.ms else [])])
 
@@ -165,7 +166,8 @@ def shape_of_plan(plan: RunPlan) -> tuple[int, int]:
 
 def run_lines(estimate: Estimate, n_cases: int, n: int, proposal: RunProposal | None = None) -> list[str]:
     """The estimate of one run, which is compared with an earlier one, one line each."""
-    each = f"{n}" if n_cases * n == estimate.n_trials else f"{n} or more"
+    n_even = n_cases * n
+    each = f"{n}" if n_even == estimate.n_trials else f"{n} or {'more' if n_even < estimate.n_trials else 'fewer'}"
     parts = [f"{counted(n_cases, 'case')} x {each} = {counted(estimate.n_trials, 'trial')}"]
     if estimate.last_run is None:
         parts.append("cost not known: no earlier run of this agent and eval set")

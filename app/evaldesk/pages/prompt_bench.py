@@ -205,15 +205,20 @@ def plan_of(desk: Desk, agent: FoundAgent, evalset_id: str, typed_n: str) -> Dra
     n = int(typed_n) if typed_n.isdecimal() and len(typed_n) <= MOST_DIGITS else 0
     n_asked = n if 0 < n <= MOST_TYPED else None
     last = desk.stored_runs.find_last_run(agent.id, evalset_id)
-    plan = draft_estimate(
-        desk.stored_runs,
-        agent.id,
-        evalset_id,
-        evalset.cases,
-        n=n_asked,
-        concurrency=last.config.concurrency if last else 1,
-    )
-    parts = [f"{plan.n_cases:,} × {plan.n:,} × 2 = {plan.n_trials:,} trials"]
+    try:
+        plan = draft_estimate(
+            desk.stored_runs,
+            agent.id,
+            evalset_id,
+            evalset.cases,
+            n=n_asked,
+            concurrency=last.config.concurrency if last else 1,
+        )
+    except ValueError as error:  # of a case with a number of trials that cannot be
+        return DraftPlan(1, "", "", str(error))
+    is_even = plan.n_trials == 2 * plan.n_cases * plan.n
+    shape = f"{plan.n_cases:,} × {plan.n:,} × 2 = " if is_even else "2 variants, some cases with trials of their own: "
+    parts = [f"{shape}{plan.n_trials:,} trials"]
     parts += [f"about {cost_words(plan.cost)}"] if plan.cost else []
     parts += [duration_words(plan.ms)] if plan.ms else []
     return DraftPlan(plan.n, shown_sentence(plan.n_cases, plan.n, plan.difference.either), ", ".join(parts))

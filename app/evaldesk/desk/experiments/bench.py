@@ -16,6 +16,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentDescription, Case
 from evaldesk.model.draft import INSTRUCTION, option_name
+from evaldesk.model.evalset import count_trials
 from evaldesk.model.experiment import Experiment, ExperimentPlan, Variant, VariantDifference
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import Draft, RunSummary
@@ -137,12 +138,14 @@ def draft_estimate(
 ) -> ExperimentEstimate:
     """The estimate of a run of a draft against the original.
 
-    Without `n` it has the fewest trials of a case that find VISIBLE 4 times in 5, MOST_PLANNED at most.
+    Without `n` it has the fewest trials of a case that find VISIBLE 4 times in 5, MOST_PLANNED at most. A case with a
+    number of its own has that. Raises ValueError for a number that cannot be.
     """
 
     def with_trials(n_each: int) -> ExperimentEstimate:
         variants = [
-            PlannedVariant(name, agent_id, evalset_id, None, n_each * len(cases)) for name in (ORIGINAL, INSTRUCTION)
+            PlannedVariant(name, agent_id, evalset_id, None, count_trials(cases, n_each))
+            for name in (ORIGINAL, INSTRUCTION)
         ]
         return experiment_estimate(runs, variants, cases, n=n_each, concurrency=concurrency)
 

@@ -27,7 +27,7 @@ from evaldesk.desk.runs.plan import RunOptions, RunPlan, left_out_ids
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
-from evaldesk.model.evalset import LargeCases, tags_of_filter, trials_of_cases
+from evaldesk.model.evalset import LargeCases, count_trials, tags_of_filter, trials_of_cases
 from evaldesk.model.experiment import ExperimentPlan
 from evaldesk.model.history import SetHistory
 from evaldesk.model.stored import EvalSetFile, RunSummary
@@ -428,7 +428,7 @@ def _estimate_variants(
                 agent.id if agent else "",
                 evalset_id,
                 None if is_own else model,
-                sum(trials_of_cases(cases, n)) or n * len(cases),
+                count_trials(cases, n),
                 values.overrides.get("instruction"),
             )
         )
