@@ -135,9 +135,11 @@ def _merged(versions: Sequence[ReceivedSpan]) -> ReceivedSpan:
     # Log records come as a span without a name (`log_spans_in`).
     spans = sorted((each for each in versions if each.name or each.attributes.keys() - {SERVICE}), key=_span_order)
     newest = spans[-1] if spans else sorted(versions, key=_span_order)[-1]
-    events = {to_json(event): event for each in versions if not each.name for event in each.events}
+    # Messages of a model call come as records of their own, whose times are the order of the messages.
+    records = sorted((each for each in versions if not each.name), key=lambda each: (each.start_ms, to_json(each)))
+    events = {to_json(event): event for each in records for event in each.events}
     own = [event for event in newest.events if to_json(event) not in events]
-    return replace(newest, events=[*own, *(events[key] for key in sorted(events))])
+    return replace(newest, events=[*own, *events.values()])
 
 
 def _span_order(span: ReceivedSpan) -> tuple[bool, float, int, bytes]:

@@ -185,7 +185,9 @@ def _events(span: Span) -> Sides | None:
         if blocks is not None:
             (outputs if event.name == "gen_ai.choice" else inputs).append({"role": role, "parts": blocks})
             continue
-        row_content = content if isinstance(content, list) else message.get("content", message.get("message"))
+        # A choice that only calls tools has a message without content.
+        text = message.get("content", None if isinstance(inner, dict) else message.get("message"))
+        row_content = content if isinstance(content, list) else text
         row = {
             "role": role,
             "content": row_content,

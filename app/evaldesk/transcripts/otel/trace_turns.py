@@ -44,6 +44,7 @@ _ID = ("gen_ai.tool.call.id", "tool.id", "tool_call.id")
 
 _OF_DSPY = ".__call__"
 _OF_LLAMA_INDEX = {"tool_name", "raw_input", "raw_output", "is_error"}
+_OF_LANGCHAIN = {"type", "data"}
 _OF_SMOLAGENTS = {"args", "sanitize_inputs_outputs", "kwargs"}
 
 _MAX_OPEN = 500
@@ -342,6 +343,9 @@ def _result(span: Span, own: JsonObject) -> Any:
     value = json_value(raw)
     if isinstance(value, dict) and set(value) >= _OF_LLAMA_INDEX:
         return value["raw_output"]
+    if isinstance(value, dict) and set(value) == _OF_LANGCHAIN and value["type"] == "tool":
+        message = value["data"]
+        return json_value(message.get("content")) if isinstance(message, dict) else message
     if value is None:
         value = value_of_blocks(json_value(_of_event(span, "gen_ai.choice", "message")))
     return span.error if value is None and not own else value

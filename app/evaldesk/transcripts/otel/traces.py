@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from evaldesk.reading.notes import Notes
+from evaldesk.transcripts.otel.langfuse_spans import with_langfuse
 from evaldesk.transcripts.otel.span_messages import ModelCall, model_call
 from evaldesk.transcripts.otel.spans import CASE_ID, Span
 
@@ -34,6 +35,8 @@ CONVERSATION = (
 """The attributes that name the session of a span, the first that is there."""
 _AGENT = ("gen_ai.agent.name", "agent.name")
 _MODEL_WORK = ("chat", "generate_content", "text_completion")
+_OTHER_WORK = frozenset({"CHAIN", "EMBEDDING", "EVALUATOR", "GUARDRAIL", "PROMPT", "RERANKER", "RETRIEVER"})
+"""Kinds of OpenInference that are neither agent nor model nor tool."""
 _MODEL_MARKS = (
     "gen_ai.input.messages",
     "gen_ai.output.messages",
@@ -119,12 +122,15 @@ def kind_of_span(span: Span) -> Kind:
         return "tool"
     if work in _MODEL_WORK or kind == "LLM":
         return "model"
+    if kind in _OTHER_WORK:  # chains of LangGraph have the messages of the calls in them
+        return ""
     has_messages = any(mark in span.attributes for mark in _MODEL_MARKS)
     return "model" if has_messages or isinstance(span.attributes.get("llm"), dict) else ""
 
 
 def conversations(spans: Sequence[Span], notes: Notes) -> list[Conversation]:
     """The conversations that the spans tell of, in the order of time."""
+    spans = [with_langfuse(span) for span in spans]
     tree = _Tree(spans)
     visits: dict[tuple[str, str], Visit] = {}
     for span in sorted(spans, key=lambda span: (span.start_ms, -span.end_ms)):
