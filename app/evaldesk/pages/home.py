@@ -13,6 +13,7 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import EvalSetFile, RunSummary
 from evaldesk.pages.agents import errored_words
 from evaldesk.pages.home_news import News, read_news
+from evaldesk.pages.inbox_rates import has_scores
 from evaldesk.pages.next_steps import FirstStep, Step, read_next_steps
 from evaldesk.pages.runs.listing import RunLine
 from evaldesk.pages.trend_sparks import Spark, newest_sparks, set_sparks
@@ -47,6 +48,8 @@ class Home:
     sparks: Mapping[str, Spark]
     """One small trend a set, by its id, the set that was run last first."""
     kinds: Sequence[Mode] = ()
+    has_inbox_scores: bool = False
+    """Whether a conversation of the last days was scored, so that the strip of live scoring with its alarm is shown."""
 
     @property
     def is_reading(self) -> bool:
@@ -83,4 +86,5 @@ def home(
         is_visit_known,
         sparks,
         tasks.kinds,
+        since is not None and has_scores(desk),
     )

@@ -253,6 +253,7 @@ def test_the_form_of_a_draw_counts_typed_strata(pages: Pages, train: int, broken
 
 def test_the_strip_shows_the_share_of_each_day_and_the_alarm(pages: Pages) -> None:
     assert 'id="rates"' not in pages.get("/inbox").text
+    assert 'id="rates"' not in pages.get("/").text
     for number in range(60):
         conversation = put_conversation(
             pages.desk.store, f"Q{number}", release="1.4" if number < 40 else "1.<5", ending="closed"
@@ -260,10 +261,11 @@ def test_the_strip_shows_the_share_of_each_day_and_the_alarm(pages: Pages) -> No
         score = InboxScore(VERDICT, None, number < 40 or number % 4 == 0, "", "sample")
         pages.desk.store.inbox.record_scores({conversation: [score]})
 
-    page = pages.get("/inbox").text
+    page, home = pages.get("/inbox").text, pages.get("/").text
     strip = pages.get("/inbox/rates").text
 
     assert 'hx-get="/inbox/rates"' in page
+    assert 'hx-get="/inbox/rates"' in home
     assert "Below 85 %, release 1.&lt;5: 5 of 20 passed" in strip
     assert "alarm, " in strip
     assert "75 points less than release 1.4" in strip
