@@ -17,7 +17,7 @@ from tests.cli.conftest import CommandFolder
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.trash import open_desk
 from evaldesk.model.client_budget import Budget
-from evaldesk.pages.door.tools import TOOLS, call
+from evaldesk.pages.door.tools import TOOLS, Caller, call
 from evaldesk.settings import read_settings
 
 INPUTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
@@ -63,12 +63,12 @@ def play(place: CommandFolder) -> None:
         assert place.eval(place.folder / "words.evalset.json", "--n", 2).exit_code == 1
 
 
-def tool_answer(folder: Path, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def tool_answer(folder: Path, name: str, inputs: Mapping[str, Any], caller: Caller | None = None) -> dict[str, Any]:
     """The answer of a tool, as JSON has it."""
     settings = read_settings(folder, (folder,), environment={})
 
     async def answer(desk: Desk) -> dict[str, Any]:
-        return await call(TOOLS[name], desk, inputs)
+        return await call(TOOLS[name], desk, inputs, caller)
 
     with open_desk(settings) as desk:
         value: dict[str, Any] = json.loads(json.dumps(asyncio.run(answer(desk))))

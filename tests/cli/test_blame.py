@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandFolder
+from tests.cli.door_calls import lasting_budget, tool_answer
 
-from evaldesk.errors import EvaldeskError
+from evaldesk.desk.client_runs import spent_today
+from evaldesk.desk.desk import Desk
+from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.pages.door.tools import Caller
+from evaldesk.settings import read_settings
 
 SOURCE = '''
 import os
@@ -115,3 +121,101 @@ def test_a_search_without_an_answer_has_its_own_exit_code(talk: CommandFolder, m
 
     assert result.exit_code == 3
     assert "talk, trial 1: Not located" in result.stdout
+
+
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The runs and searches that are left to a process of their own, as words of its command."""
+    left: list[tuple[str, ...]] = []
+    monkeypatch.setattr(
+        "evaldesk.desk.client_runs.hand_over",
+        lambda _, run_id, digest: left.append(("run", "drive", str(run_id), "--accept", digest)),
+    )
+    monkeypatch.setattr(
+        "evaldesk.desk.client_runs.hand_over_search",
+        lambda _, run_id, blame_id: left.append(("blame", str(run_id), "--search", str(blame_id))),
+    )
+    return left
+
+
+FAILED = {"run": "1", "case": "talk", "trial": 0}
+
+
+def client(usd: float) -> Caller:
+    return Caller("Claude Code", frozenset({"run"}), lasting_budget(usd))
+
+
+def test_a_coding_agent_forks_a_trial_within_the_budget(talk: CommandFolder, handed: list[tuple[str, ...]]) -> None:
+    counts = talk.run("run", "info", "1", "--json").stdout
+    edits = [{"kind": "message", "text": "step 2, please"}]
+
+    started = tool_answer(talk.folder, "fork", FAILED | {"turn": 2, "n": 2, "edits": edits}, client(5))
+    talk.run(*handed.pop())
+    shown = json.loads(
+        talk.run("fork", "1:talk:1@2", "--message", "step 2, please", "--n", 2, "--yes", "--json").stdout
+    )
+
+    assert started["result"] | {"status": "", "passed": 2, "run": 3, "page": ""} == shown["result"] | {
+        "status": "",
+        "page": "",
+    }
+    assert started.keys() == shown.keys()
+    assert {key: started[key] for key in ("parent", "edits", "n_prefix_turns", "fingerprint")} == {
+        key: shown[key] for key in ("parent", "edits", "n_prefix_turns", "fingerprint")
+    }
+    run = json.loads(talk.run("run", "info", "2", "--json").stdout)["data"]
+    assert (run["started_by"], run["status"], run["summary"]["passed"]) == ("Claude Code", "finished", 2)
+    assert talk.run("run", "info", "1", "--json").stdout == counts
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({"turn": 9}, "nearest point that can be forked is before turn 3"),
+        ({"turn": 2, "edits": [{"kind": "lower_threshold"}]}, "the kinds are message, drop_turn"),
+        ({"turn": 2, "edits": [{"text": "no kind"}]}, "the kinds are message, drop_turn"),
+        ({"turn": 2, "edits": [{"kind": "message", "text": "x" * 100_001}]}, "characters"),
+        ({"turn": 2, "edits": [{"kind": "agent", "name": "another"}]}, "no agent"),
+        ({"turn": 2, "case": "nobody"}, "no case"),
+        ({"turn": 2, "trial": 99}, "trial"),
+    ],
+)
+def test_a_fork_that_cannot_be_is_refused_in_words(
+    talk: CommandFolder, handed: list[tuple[str, ...]], inputs: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(EvaldeskError, match=words):
+        tool_answer(talk.folder, "fork", FAILED | inputs, client(5))
+
+    assert handed == []
+
+
+def test_a_coding_agent_finds_the_decisive_turn_within_the_budget(
+    talk: CommandFolder, handed: list[tuple[str, ...]]
+) -> None:
+    started = tool_answer(talk.folder, "blame", FAILED | {"forks": 40}, client(0.5))
+    again = tool_answer(talk.folder, "blame", FAILED | {"again": True}, client(0.5))
+    assert (started["status"], again["id"]) == ("planned", started["id"])  # it goes on
+    assert _spent(talk) == 0.5  # all of the day until it is over
+    with pytest.raises(UsageError, match="is spent for this day"):
+        tool_answer(talk.folder, "fork", FAILED | {"turn": 2}, client(0.5))
+
+    (command,) = handed
+    assert talk.run(*command).exit_code == 0
+    answer = tool_answer(talk.folder, "blame", FAILED, client(0.5))
+
+    assert (answer["id"], answer["status"], answer["n_forks"]) == (started["id"], "finished", 39)
+    assert (answer["answer"]["finding"], answer["answer"]["turn"]) == ("located", 2)
+    assert answer == json.loads(json.dumps(answer))
+    runs = [json.loads(talk.run("run", "info", str(run), "--json").stdout)["data"] for run in answer["runs"]]
+    assert {run["note"] for run in runs} == {"Started through the door for coding agents."}
+    assert _spent(talk) == answer["cost"] < 0.5
+    assert talk.run(*command).exit_code == 0  # a search that is over plays nothing
+    assert tool_answer(talk.folder, "blame", FAILED, client(0.5)) == answer
+
+
+def _spent(talk: CommandFolder) -> float:
+    desk = Desk.open(read_settings(talk.folder, (talk.folder,), environment={}))
+    try:
+        return round(spent_today(desk, lasting_budget(1).clock()), 6)  # type: ignore[misc]
+    finally:
+        asyncio.run(desk.close())

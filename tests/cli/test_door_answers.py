@@ -202,7 +202,7 @@ def test_every_input_of_a_tool_is_checked_by_its_schema(tool: Tool) -> None:
 
     Draft202012Validator.check_schema(tool.schema)
     for name, schema in tool.inputs.items():
-        wrong = {"string": 1, "integer": "1", "number": "x", "array": {}, "object": []}[schema["type"]]
+        wrong = {"string": 1, "integer": "1", "number": "x", "array": {}, "object": [], "boolean": 1}[schema["type"]]
         others = {each: _sample(tool.inputs[each]) for each in tool.required}
         assert not Draft202012Validator(tool.schema).is_valid(others | {name: wrong})
         with pytest.raises(UsageError, match=f"{tool.name}: {name}"):
@@ -213,7 +213,9 @@ def test_every_input_of_a_tool_is_checked_by_its_schema(tool: Tool) -> None:
 def _sample(schema: Any) -> Any:
     if "enum" in schema:
         return schema["enum"][0]
-    return {"string": "1", "integer": 1, "number": 1.5, "array": ["1", "2"], "object": {}}[schema["type"]]
+    if schema["type"] == "array":
+        return [_sample(schema["items"])] * 2
+    return {"string": "1", "integer": 1, "number": 1.5, "object": {}, "boolean": True}[schema["type"]]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ def answers(folder: Path, agent: str) -> list[tuple[str, dict[str, Any]]]:
         "start_run": {"agent": agent, "set": "words"},
         "wait": {"run": "3", "seconds": 0},
         "stop_run": {"run": "3"},
+        "fork": {"run": "1", "case": "case_2", "turn": 1, "n": 1},
+        "blame": {"run": "1", "case": "case_2", "trial": 0},
     }
     assert usual.keys() | running.keys() == TOOLS.keys()
     calls: list[tuple[str, dict[str, Any]]] = [(name, dict(inputs)) for name, inputs in (usual | running).items()]
@@ -107,6 +109,7 @@ def test_1000_random_calls_have_the_inputs_and_outputs_of_the_published_schemas(
     from jsonschema import Draft202012Validator
 
     monkeypatch.setattr("evaldesk.desk.client_runs.hand_over", lambda *_: "desk")
+    monkeypatch.setattr("evaldesk.desk.client_runs.hand_over_search", lambda *_: None)
     play(place)
     found = answers(place.folder, place.agent.name)
     if os.environ.get("EVALDESK_SNAPSHOTS") == "write":

@@ -31,6 +31,7 @@ NOT_LOCATED = 3
     "--real-tools/--doubled-tools", "runs_tools", default=None, help="Run tools that have no double, or none."
 )
 @click.option("--plan", "is_plan", is_flag=True, help="Show the plan, and play nothing.")
+@click.option("--search", "blame_id", type=int, hidden=True)
 @click.option("--verify", "n", type=click.IntRange(1, 100), metavar="N", help="Verify a fix by N plays of each trial.")
 @click.option("--agent", default="", metavar="NAME", help="With --verify: the agent that has the fix.")
 @json_option
@@ -42,6 +43,7 @@ def blame(
     max_cost: float | None,
     runs_tools: bool | None,
     is_plan: bool,
+    blame_id: int | None,
     n: int | None,
     agent: str,
     is_json: bool,
@@ -72,8 +74,9 @@ def blame(
     if n is not None:
         asyncio.run(_verify(settings, trust, run_id, key, n, agent, is_json=is_json))
         return
-    work = _plan if is_plan else _search
-    sys.exit(asyncio.run(work(settings, trust, run_id, key, request, is_json=is_json)))
+    if is_plan:
+        sys.exit(asyncio.run(_plan(settings, trust, run_id, key, request, is_json=is_json)))
+    sys.exit(asyncio.run(_search(settings, trust, run_id, key, request, blame_id, is_json=is_json)))
 
 
 async def _plan(
@@ -94,14 +97,21 @@ async def _plan(
 
 
 async def _search(
-    settings: Settings, trust: Trust | None, run_id: int, key: TrialKey | None, request: BlameRequest, *, is_json: bool
+    settings: Settings,
+    trust: Trust | None,
+    run_id: int,
+    key: TrialKey | None,
+    request: BlameRequest,
+    blame_id: int | None,
+    *,
+    is_json: bool,
 ) -> int:
     from evaldesk.pages.blame import blame_lines, blame_object, plan_lines
 
     desk = Desk.open(settings, trust)
     desk.poll_requests()
     try:
-        ids = await _unfinished(desk, run_id, key)
+        ids = await _unfinished(desk, run_id, key, blame_id)
         if not ids:
             batch_plan = await (
                 desk.blames.plan(run_id, key, request) if key else desk.blames.plan_run(run_id, request)
@@ -110,8 +120,8 @@ async def _search(
                 show(in_one_line(line), err=True)
             ids = await desk.blames.start(batch_plan)
         results: list[Blame] = []
-        for blame_id in ids:
-            async for each in desk.blames.watch(blame_id):
+        for each_id in ids:
+            async for each in desk.blames.watch(each_id):
                 blame = each
             results.append(blame)
             if not is_json:
@@ -145,8 +155,11 @@ async def _verify(
         show(in_one_line(answer["sentence"]))
 
 
-async def _unfinished(desk: Desk, run_id: int, key: TrialKey | None) -> list[int]:
+async def _unfinished(desk: Desk, run_id: int, key: TrialKey | None, blame_id: int | None) -> list[int]:
     """The ids of the searches that are to go on; this process plays them unless another one does."""
+    if blame_id is not None:
+        await desk.blames.resume((await desk.blames.get(blame_id)).batch_id)
+        return [blame_id]
     if key:
         blames = await desk.blames.of_trial(run_id, key)
     else:

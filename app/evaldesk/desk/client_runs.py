@@ -10,16 +10,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from evaldesk.desk.blame.blaming import search_of
+from evaldesk.desk.blame.planning import BlameRequest
 from evaldesk.desk.client_proposals import client_name
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.handover import hand_over
+from evaldesk.desk.forks.plan import ForkPlan
+from evaldesk.desk.runs.handover import hand_over, hand_over_search
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.provenance import run_digest
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import Gates
+from evaldesk.model.blame import Blame
 from evaldesk.model.client_budget import Budget
+from evaldesk.model.fork import Fork
 from evaldesk.model.run import LIVE
-from evaldesk.model.stored import RunSummary
+from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.store import Store
 
 MARK = "Started through the door for coding agents."
@@ -45,15 +50,20 @@ class AskedRun:
 def spent_today(desk: Desk, now: datetime | None = None) -> float:
     """The cost of this day's runs of coding agents; one that goes on, or does not tell its cost, counts its limit.
 
+    So does a search for a decisive turn that goes on, with all of its forks.
+
     Raises UsageError where there are too many to be counted.
     """
     day = (now or desk.store.now()).date()
-    newest_runs = desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY)
+    newest_runs = desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY, has_forks=True)
     runs = [run for run in newest_runs if run.created_at.date() >= day]
     if len(runs) >= MAX_RUNS_A_DAY:
         raise UsageError(f"coding agents started {MAX_RUNS_A_DAY:,} runs this day; a person starts the next ones")
-    total = 0.0
+    searches = {each.id: each for each in desk.store.blames.live() if each.plan.note == MARK}
+    total = sum(each.plan.max_cost or 0.0 for each in searches.values())
     for run in filter(is_of_client, runs):
+        if run.config.fork and search_of(run.config.fork) in searches:
+            continue
         limit = run.config.gates.max_cost or 0.0
         total += limit if run.status in LIVE or run.whole_cost is None else run.whole_cost
     return total
@@ -76,19 +86,84 @@ async def start_run(desk: Desk, request: AskedRun, client: str, budget: Budget |
         raise UsageError(
             f"options: {unknown_option} is for a person to choose; here are {', '.join(OPTIONS)}", field="options"
         )
-    if budget is None:
-        run_id, digest = await _submit(desk, request, client, Gates())
-    else:
-        async with _alone_with_budget(desk.store):
-            now = budget.clock() if budget.clock else None
-            usd_left = budget.usd - await asyncio.to_thread(spent_today, desk, now)
-            if usd_left <= 0:
-                raise UsageError(
-                    f"the budget of {budget.usd:g} US dollars is spent for this day; a person can raise --budget"
-                )
-            run_id, digest = await _submit(desk, request, client, Gates(max_cost=usd_left))
-    await asyncio.to_thread(hand_over, desk.settings, run_id, digest)
+    async with _rest_of(desk, budget) as usd_left, _desk_of(desk, client) as own:
+        await own.agents.look_again()
+        options = RunOptions(
+            case_ids=tuple(request.case_ids) or None, gates=Gates(max_cost=usd_left), **dict(request.options or {})
+        )
+        plan = await own.plan_run(request.agent_id, request.evalset_id, options.but(n=request.n, note=_note(client)))
+        run_id = await own.runs.submit(plan)
+    await asyncio.to_thread(hand_over, desk.settings, run_id, run_digest(plan.config))
     return run_id
+
+
+async def start_fork(desk: Desk, fork: Fork, client: str, budget: Budget | None) -> tuple[ForkPlan, int]:
+    """Store a fork of a trial for the open desk, or a driver of its own, to play; gives its plan and its run at once.
+
+    Raises UsageError naming the field at fault, NotFoundError, and as `start_run` for the day's budget.
+    """
+    async with _rest_of(desk, budget) as usd_left, _desk_of(desk, client) as own:
+        await own.agents.look_again()
+        plan = await own.forks.plan(fork)
+        config = plan.run.config
+        config = replace(config, note=_note(client), gates=replace(config.gates, max_cost=usd_left))
+        run_id = await own.runs.submit(replace(plan.run, config=config))
+    await asyncio.to_thread(hand_over, desk.settings, run_id, run_digest(config))
+    return plan, run_id
+
+
+async def start_blame(
+    desk: Desk, run_id: int, key: TrialKey, request: BlameRequest, client: str, budget: Budget | None
+) -> Blame:
+    """The search for the decisive turn of a trial that goes on, else a new one, played by a process of its own.
+
+    Raises UsageError naming the field at fault, NotFoundError, and as `start_run` for the day's budget.
+    """
+    live = next((each for each in await desk.blames.of_trial(run_id, key) if each.is_live), None)
+    if live is not None:
+        return live
+    async with _rest_of(desk, budget) as usd_left, _desk_of(desk, client) as own:
+        await own.agents.look_again()
+        costs = [each for each in (request.max_cost, usd_left) if each is not None]
+        batch_plan = await own.blames.plan(run_id, key, replace(request, max_cost=min(costs, default=None)))
+        plans = tuple(replace(each, note=_note(client)) for each in batch_plan.plans)
+        (blame_id,) = await own.blames.submit(replace(batch_plan, plans=plans))
+    await asyncio.to_thread(hand_over_search, desk.settings, run_id, blame_id)
+    return await desk.blames.get(blame_id)
+
+
+def _note(client: str) -> str:
+    return MARK if client else ""
+
+
+@asynccontextmanager
+async def _rest_of(desk: Desk, budget: Budget | None) -> AsyncIterator[float | None]:
+    """The US dollars that are left of a day while nobody else can spend them; None without a budget.
+
+    Raises UsageError where nothing is left.
+    """
+    if budget is None:
+        yield None
+        return
+    async with _alone_with_budget(desk.store):
+        now = budget.clock() if budget.clock else None
+        usd_left = budget.usd - await asyncio.to_thread(spent_today, desk, now)
+        if usd_left <= 0:
+            raise UsageError(
+                f"the budget of {budget.usd:g} US dollars is spent for this day; a person can raise --budget"
+            )
+        yield usd_left
+
+
+@asynccontextmanager
+async def _desk_of(desk: Desk, client: str) -> AsyncIterator[Desk]:
+    """A desk of its own, so that a run is stored under the name of the client."""
+    settings = replace(desk.settings, me=client_name(client)) if client else desk.settings
+    own = await asyncio.to_thread(Desk.open, settings)
+    try:
+        yield own
+    finally:
+        await own.close()
 
 
 @asynccontextmanager
@@ -117,24 +192,6 @@ def _end_late_hold(attempt: asyncio.Future[Callable[[], None] | None]) -> None:
     """End a hold that was given to a call which was cancelled meanwhile."""
     if not attempt.cancelled() and attempt.exception() is None and (end := attempt.result()):
         end()
-
-
-async def _submit(desk: Desk, request: AskedRun, client: str, gates: Gates) -> tuple[int, str]:
-    """Store the run; gives its number and its digest."""
-    options = dict(request.options or {})
-    # Its own desk, so that the run is stored under the name of the client.
-    settings = replace(desk.settings, me=client_name(client)) if client else desk.settings
-    own = await asyncio.to_thread(Desk.open, settings)
-    try:
-        await own.agents.look_again()
-        case_ids = tuple(request.case_ids) or None
-        run_options = RunOptions(case_ids=case_ids, gates=gates, **options).but(
-            n=request.n, note=MARK if client else ""
-        )
-        plan = await own.plan_run(request.agent_id, request.evalset_id, run_options)
-        return await own.runs.submit(plan), run_digest(plan.config)
-    finally:
-        await own.close()
 
 
 async def wait_for_run(desk: Desk, run_id: int, seconds: float) -> RunSummary:

@@ -20,7 +20,8 @@ class BlamePlan:
 
     `own` are the scored trials of its case. `n_forks` are the most of this search; `budget` forks and `max_cost` US
     dollars are the most of all searches of its batch together. `cost_per_turn` is that of earlier trials in US
-    dollars; None where it is not known. Trials with the same `signature` failed alike. `runs_tools` is that of `Fork`.
+    dollars; None where it is not known. Trials with the same `signature` failed alike. `runs_tools` is that of `Fork`;
+    `note` is that of the runs of its forks.
     """
 
     run_id: int
@@ -36,6 +37,7 @@ class BlamePlan:
     signature: str = ""
     signature_words: str = ""
     runs_tools: bool | None = None
+    note: str = ""
 
     @property
     def key(self) -> TrialKey:

@@ -103,9 +103,13 @@ class BlameStore(StorePart):
         """The searches that share a budget, in the order in which they are played."""
         return self._blames(_ALL.where(BLAME.c.batch_id == batch_id))
 
+    def live(self) -> list[Blame]:
+        """The searches that are to go on, whether a process plays them or not."""
+        return self._blames(_ALL.where(BLAME.c.status.in_(UNFINISHED)))
+
     def unfinished(self) -> list[Blame]:
         """The searches that are to go on and that no process plays."""
-        return [each for each in self._blames(_ALL.where(BLAME.c.status.in_(UNFINISHED))) if not each.is_leased]
+        return [each for each in self.live() if not each.is_leased]
 
     def _change(self, condition: Any, **values: object) -> bool:
         with self._database.writing() as connection:

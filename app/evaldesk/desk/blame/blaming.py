@@ -14,7 +14,7 @@ from evaldesk.desk.blame.verifying import verify
 from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
 from evaldesk.model.blame import Blame, BlamePlan, Verification
 from evaldesk.model.decisive_turn import Batch, Outcome, Stage
-from evaldesk.model.fork import Fork, ForkPoint
+from evaldesk.model.fork import Fork, ForkPart, ForkPoint
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.statistics.decisive_turn import answer_from, fewest_forks, is_unscored, next_forks
@@ -31,6 +31,11 @@ MOST_TURNS, MOST_OWN = 100_000, 1_000_000
 """Turns of a trial, and trials of its case, of a stored plan that is played."""
 _MOST_OF_TRIAL = 1_000_000
 """Forks of a trial among which those of a search are: a fork that is not read would be played again."""
+
+
+def search_of(part: ForkPart) -> int:
+    """The id of the search that a fork belongs to; 0 for the fork of a person."""
+    return part.first // _OF_BLAME
 
 
 # The forks of a search are found by their numbers, so that one that was killed loses and doubles none: decision 514.
@@ -57,9 +62,13 @@ class BlameDesk:
 
         Raises ConflictError where one of the trials is being searched.
         """
-        ids = await asyncio.to_thread(self._store.create, batch_plan.plans)
+        ids = await self.submit(batch_plan)
         self._play(ids)
         return ids
+
+    async def submit(self, batch_plan: PlannedBlame) -> list[int]:
+        """Store the searches for another process, which resumes them; gives their ids. Raises as `start`."""
+        return await asyncio.to_thread(self._store.create, batch_plan.plans)
 
     async def resume(self, batch_id: int) -> bool:
         """Go on with the unfinished and stopped searches of a batch; False where there is none, or another plays it."""
@@ -239,7 +248,7 @@ class BlameDesk:
         of_stage = [each for each in following if base <= each - 1 < base + _OF_STAGE]
         point = ForkPoint(plan.run_id, plan.case_index, plan.trial_index, batch.turn)
         fork = Fork(point, n=batch.n, first=max(of_stage, default=base), runs_tools=plan.runs_tools)
-        return await self._desk.forks.start(fork)
+        return await self._desk.forks.start(fork, plan.note)
 
     async def _play_run(self, blame: Blame, run_id: int) -> None:
         self._run_ids[blame.batch_id] = run_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from evaldesk.desk.forks.plan import ForkPlan, plan_fork
@@ -34,9 +35,10 @@ class ForkDesk:
         agent = self._agent(fork, parent, own.agent)
         return await asyncio.to_thread(plan_fork, self._store, fork, parent, own, agent)
 
-    async def start(self, fork: Fork) -> int:
+    async def start(self, fork: Fork, note: str = "") -> int:
         """Plan a fork and play it in the background; gives its run. Raises as `plan`, and TrustError."""
-        return await self._runs.start((await self.plan(fork)).run)
+        run = (await self.plan(fork)).run
+        return await self._runs.start(replace(run, config=replace(run.config, note=note)))
 
     def point(
         self, run: RunSummary, case_id: str, trial_index: int | None, turn: int, call: int | None = None

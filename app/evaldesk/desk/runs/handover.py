@@ -51,6 +51,12 @@ def hand_over_experiment(
     return "driver"
 
 
+def hand_over_search(settings: Settings, run_id: int, blame_id: int) -> None:
+    """Start a process that plays a stored search for the decisive turn of a trial of the run, and ends with it."""
+    arguments = ["blame", str(run_id), "--search", str(blame_id), "--workspace", str(settings.workspace)]
+    _start(settings, f"search-{blame_id}", arguments, os.environ)
+
+
 def start_driver(settings: Settings, run_id: int, digest: str, environment: Mapping[str, str]) -> int:
     """Start a process that plays the run while it has the digest, and ends with it; gives the id of the process.
 

@@ -1,4 +1,7 @@
-"""Runs that a coding agent starts, waits for and stops, for its tools and for `evaldesk run start` and `run wait`."""
+"""Runs, forks and searches that a coding agent starts, waits for and stops.
+
+For its tools, and for `evaldesk run start` and `run wait`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,17 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaldesk.desk.client_runs import AskedRun, start_run, stop_run, wait_for_run
+from evaldesk.desk.blame.planning import DEFAULT_BUDGET, BlameRequest
+from evaldesk.desk.client_runs import AskedRun, start_blame, start_fork, start_run, stop_run, wait_for_run
 from evaldesk.desk.desk import Desk
+from evaldesk.errors import UsageError
 from evaldesk.model.client_budget import Budget
+from evaldesk.model.fork import EDIT_KINDS, Edit, Fork
+from evaldesk.pages.blame import blame_object
 from evaldesk.pages.door.evalsets import find_file
 from evaldesk.pages.door.runs import item_of
+from evaldesk.pages.forks import fork_object, plan_object
+from evaldesk.wire import converted
 
 
 async def start_answer(
@@ -40,6 +49,62 @@ async def try_answer(
 ) -> dict[str, Any]:
     """Start a run of one case."""
     return await start_answer(desk, agent, name, (case_id,), n, None, client, budget)
+
+
+async def fork_answer(
+    desk: Desk,
+    name: str,
+    case_id: str,
+    turn: int,
+    trial: int | None = None,
+    call: int | None = None,
+    n: int = 10,
+    edits: Sequence[Mapping[str, Any]] = (),
+    say: str = "",
+    client: str = "",
+    budget: Budget | None = None,
+) -> dict[str, Any]:
+    """Play a trial on from before a turn, changed or not; its plan and its run come at once."""
+    run = await asyncio.to_thread(desk.stored_runs.find_by_name, name)
+    point = await asyncio.to_thread(desk.forks.point, run, case_id, trial, turn, call)
+    fork = Fork(point, tuple(map(_edit, edits)), n, "message" if say else "script", say)
+    plan, run_id = await start_fork(desk, fork, client, budget)
+    summary = await asyncio.to_thread(desk.store.runs.summary, run_id)
+    return plan_object(plan) | {"result": fork_object(summary)}
+
+
+async def blame_answer(
+    desk: Desk,
+    name: str,
+    case_id: str,
+    trial: int,
+    forks: int = DEFAULT_BUDGET,
+    client: str = "",
+    budget: Budget | None = None,
+    *,
+    again: bool = False,
+) -> dict[str, Any]:
+    """The newest search for the decisive turn of a failed trial, as it is now.
+
+    It is begun where there is none, or `again`.
+    """
+    run = await asyncio.to_thread(desk.stored_runs.find_by_name, name)
+    point = await asyncio.to_thread(desk.forks.point, run, case_id, trial, 1)
+    key = (point.case_index, point.trial_index)
+    earlier = await desk.blames.of_trial(run.id, key)
+    if again or not earlier:
+        blame = await start_blame(desk, run.id, key, BlameRequest(forks), client, budget)
+    else:
+        blame = earlier[-1]
+    return await asyncio.to_thread(blame_object, desk, blame)
+
+
+def _edit(value: Mapping[str, Any]) -> Edit:
+    """An edit of a fork. Raises UsageError."""
+    try:
+        return converted(dict(value), Edit)
+    except ValueError as error:
+        raise UsageError(f"edits: {error}; the kinds are {', '.join(EDIT_KINDS)}", field="edits") from error
 
 
 async def wait_answer(desk: Desk, name: str, seconds: float = 30) -> dict[str, Any]:

@@ -32,6 +32,7 @@ CASE: Schema = {"type": "string", "maxLength": 1_000, "description": "The id of 
 CASES: Schema = {"type": "array", "items": CASE, "maxItems": MAX_ITEMS}
 NAME: Schema = {"type": "string", "maxLength": 200}
 N: Schema = {"type": "integer", "minimum": 1, "maximum": 20, "description": "Trials of each case."}
+PLACE: Schema = {"type": "integer", "minimum": 1, "maximum": 100_000, "description": "Counted from 1."}
 OBJECT: Schema = {"type": "object"}
 CURSOR: Schema = {"type": "integer", "minimum": 0, "description": "next_cursor of the page before."}
 LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": 200}
@@ -256,6 +257,46 @@ TOOLS: Mapping[str, Tool] = {
             needs_budget=True,
         ),
         Tool(
+            "fork",
+            "Play a trial on from before a turn, counted from 1, within the day's budget; its plan and its run come at "
+            "once. An edit has a kind (message, drop_turn, insert_turn, state, tool_result, assistant, instruction, "
+            "model, double or agent) and text, name, call, value or error.",
+            "pages.door.playing:fork_answer",
+            "fork RUN:CASE:TRIAL@TURN --yes --json",
+            "run",
+            {
+                "run": RUN,
+                "case": CASE,
+                "trial": TRIAL,
+                "turn": PLACE,
+                "call": PLACE,
+                "n": N,
+                "edits": {"type": "array", "items": OBJECT, "maxItems": 20},
+                "say": TEXT,
+            },
+            ("run", "case", "turn"),
+            needs_client=True,
+            needs_budget=True,
+        ),
+        Tool(
+            "blame",
+            "The newest search for the decisive turn of a failed trial, as far as it is; begun within the day's budget "
+            "where there is none, or with again. forks are the most that it plays.",
+            "pages.door.playing:blame_answer",
+            "blame RUN:CASE:TRIAL --json",
+            "run",
+            {
+                "run": RUN,
+                "case": CASE,
+                "trial": TRIAL,
+                "forks": {"type": "integer", "minimum": 1, "maximum": 2_000},
+                "again": {"type": "boolean"},
+            },
+            ("run", "case", "trial"),
+            needs_client=True,
+            needs_budget=True,
+        ),
+        Tool(
             "propose_case",
             "Propose a new case of an eval set, as JSON in the form of get_case. A person accepts or refuses it.",
             "pages.door.proposals:propose_case",
@@ -382,12 +423,13 @@ _TYPES: Mapping[str, Any] = {
     "number": (int, float),
     "array": list,
     "object": dict,
+    "boolean": bool,
 }
 
 
 def _check(place: str, value: Any, schema: Schema) -> None:
     kind: str = schema["type"]
-    is_of_kind = isinstance(value, _TYPES[kind]) and not isinstance(value, bool)
+    is_of_kind = isinstance(value, _TYPES[kind]) and isinstance(value, bool) == (kind == "boolean")
     if not is_of_kind:
         raise UsageError(f"{place} must be {'an' if kind[0] in 'aio' else 'a'} {kind}, got {type(value).__name__}")
     if "enum" in schema and value not in schema["enum"]:

@@ -434,10 +434,11 @@ class RunStore(StorePart):
         before: int | None = None,
         limit: int = 50,
         history_class: str | None = None,
+        has_forks: bool = False,
     ) -> builtins.list[RunSummary]:
-        """Runs, newest first, as `matching` finds them; `before` ends the last page."""
+        """Runs, newest first, as `matching` finds them; `before` ends the last page. Forks are among them if asked."""
         conditions = run_queries.matching(status, agent_id, evalset_id, model, text, is_part=is_part)
-        runs = select(RUN).where(LISTED, *conditions)
+        runs = select(RUN).where(VISIBLE if has_forks else LISTED, *conditions)
         if history_class is not None:
             runs = runs.where(RUN.c.history_class == history_class)
         if before is not None:
