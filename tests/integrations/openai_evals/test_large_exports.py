@@ -22,6 +22,7 @@ from evaldesk.reading.json_stream import NotStreamedError
 from evaldesk.transcripts.recorded import ReadItems
 
 OTHER_PROMPT = [{"role": "user", "content": "Answer in one word: {{ item.q }}"}]
+VARYING_PROMPT = [{"role": "developer", "content": "Of {{ item.q }}, as {word}"}, *OTHER_PROMPT]
 SECOND_RUN = {**RUN, "id": "run_2", "name": "large", "model": "gpt-4o"}
 
 
@@ -72,6 +73,11 @@ FILES: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "the runs after their items": (*items(5), *items(5, "run_2"), SECOND_RUN, RUN, EVAL),
     "items without a run and an eval": tuple(items(3)),
+    "a run with fields in its instruction": (
+        EVAL,
+        {**RUN, "data_source": {"input_messages": {"type": "template", "template": VARYING_PROMPT}}},
+        *items(3),
+    ),
     "an item that comes twice": (EVAL, RUN, *items(3), *items(2)),
     "an item without its row": (EVAL, RUN, *items(2), {**output(3), "datasource_item": None}),
     "rows of data": (EVAL, {"item": {"id": "a", "q": "1"}}, {"item": {"q": "2"}, "sample": {"output_text": "yes"}}),

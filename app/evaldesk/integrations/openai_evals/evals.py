@@ -17,7 +17,7 @@ from typing import Any
 from evaldesk.formats.exchange import Imported
 from evaldesk.integrations.openai_evals.archive import ITEM, Archive, Placed, file_content, is_object, mapping, text
 from evaldesk.integrations.openai_evals.graders import Grader, read_graders
-from evaldesk.integrations.openai_evals.templates import rendered
+from evaldesk.integrations.openai_evals.templates import as_instruction, rendered
 from evaldesk.model import (
     Case,
     Criterion,
@@ -26,6 +26,7 @@ from evaldesk.model import (
     Expected,
     RecordedPlan,
     Score,
+    SessionInit,
     TrialResult,
     Turn,
     Usage,
@@ -61,7 +62,7 @@ _MEDIA = "an image, a sound or a file of a message"
 
 @dataclass(slots=True)
 class ReadEval:
-    """One eval: its cases, its runs, its graders, and the model and instruction of its last run."""
+    """One eval: its cases, its runs, its graders, and the model, instruction and sampling of its last run."""
 
     name: str
     graders: tuple[Grader, ...]
@@ -72,6 +73,8 @@ class ReadEval:
     replaced_words: list[str] = field(default_factory=list)
     model: str = ""
     instruction: str = ""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """The sampling parameters of its last run that names some."""
 
 
 def read_evals(
@@ -229,6 +232,7 @@ class RunTrials:
         run_cases, results = self.rows.finish()
         each = self.eval.eval
         each.model, each.instruction = _model_of_run(self.raw) or each.model, self.instruction or each.instruction
+        each.sampling = mapping(mapping(self.raw.get("data_source")).get("sampling_params")) or each.sampling
         each.replaced_words += self.rows.earlier_words
         if results:
             each.runs.append(_recorded_run(each, self.run_id, self.raw, run_cases, results))
@@ -244,6 +248,8 @@ class Row:
     instruction: str
     missing_fields: tuple[str, ...]
     answer: str | None
+    state: Mapping[str, str] = field(default_factory=dict)
+    """The values in the instruction of an agent that differ from row to row, by their keys of the session state."""
 
 
 def read_row(
@@ -273,7 +279,9 @@ def read_row(
         else []
     )
     answer = "\n".join(filter(None, answers)) or text(sample_values.get("output_text")) or None
-    return Row(tuple(messages), "\n\n".join(instructions), tuple(missing_fields), answer)
+    _, keys = as_instruction(_instruction(source, notes, place))
+    state = {key: rendered(words, values)[0] for key, words in keys.items()}
+    return Row(tuple(messages), "\n\n".join(instructions), tuple(missing_fields), answer, state)
 
 
 def _instruction(source: Mapping[str, Any], notes: Notes, place: JsonPosition) -> str:
@@ -361,7 +369,8 @@ def _case_of_row(case_id: str, item: Mapping[str, Any], row: Row, graders: Seque
         *(Turn(message.text, media=message.media) for message in before),
         Turn(last.text, Expected(reference=reference), media=last.media),
     )
-    case = Case(case_id, turns, extra={"item": dict(item)})
+    session = SessionInit(state=dict(row.state)) if row.state else None
+    case = Case(case_id, turns, initial_session=session, extra={"item": dict(item)})
     if not queries:
         return for_review(case, "its messages are not in the export")
     return for_review(case, f"no value for {row.missing_fields[0]}") if row.missing_fields else case

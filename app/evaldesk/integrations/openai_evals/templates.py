@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 _FIELD = re.compile(r"\{\{\s*((?:item|sample)(?:\.[\w-]+)*)\s*\}\}")
@@ -27,6 +28,30 @@ def rendered(text: str, values: Mapping[str, Any]) -> tuple[str, list[str]]:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
     return _FIELD.sub(put, text), missing_fields
+
+
+_VARYING = re.compile(
+    r"(?<!\{)\{{2,}\s*(?P<field>(?:item|sample)(?:\.[\w-]+)*)\s*\}{2,}"
+    r"|(?<!\{)\{(?P<word>(?:(?:app|user|temp):)?[A-Za-z_][A-Za-z0-9_]*)\??\}(?!\})"
+)
+"""A field with the braces around it, or a text that an instruction here takes for a key of the session state."""
+
+
+def as_instruction(template: str) -> tuple[str, dict[str, str]]:
+    """The template as an instruction with keys of the session state, and by each key the text that it stands for.
+
+    The text is a field such as `{{item.q}}`, or a word in braces that OpenAI Evals sends as it stands.
+    """
+    keys: dict[str, str] = {}
+
+    def put(match: re.Match[str]) -> str:
+        stem = re.sub(r"\W+", "_", match["field"] or f"text_{match['word']}", flags=re.ASCII)
+        names = (f"{stem}_{number}" if number > 1 else stem for number in count(1))
+        key = next(name for name in names if keys.get(name, match[0]) == match[0])
+        keys[key] = match[0]
+        return f"{{{key}}}"
+
+    return _VARYING.sub(put, template), keys
 
 
 def item_field(text: object) -> str:

@@ -20,11 +20,13 @@ from evaldesk.integrations.openai_evals.archive import text
 from evaldesk.integrations.openai_evals.evals import FORMAT, ReadEval, read_evals
 from evaldesk.integrations.openai_evals.exports import ExportObjects
 from evaldesk.integrations.openai_evals.judges import judge_options, message_text
+from evaldesk.integrations.openai_evals.templates import as_instruction
 from evaldesk.model import EvalSet, JsonObject
 from evaldesk.model.conclusion import counted
 from evaldesk.reading.notes import Notes
 from evaldesk.secrets import scrubber
 from evaldesk.settings import Settings
+from evaldesk.transcripts.recorded import read_number
 from evaldesk.wording.printable import printable
 from evaldesk.wording.writer import show
 
@@ -152,8 +154,25 @@ def _prompt(raw: Mapping[str, Any]) -> str:
 def _agent(each: ReadEval) -> str:
     model = each.model if "/" in each.model else f"openai/{each.model}"
     name = slug(each.name, default="agent")
-    fields = f"    name={name!r},\n    model={model!r},\n    instruction={each.instruction!r},\n"
+    instruction, keys = as_instruction(each.instruction)
+    values: dict[str, Any] = {"name": name, "model": model, "instruction": instruction, **_sampling(each.sampling)}
+    if keys:
+        values["initial_state"] = keys
+    fields = "".join(f"    {key}={value!r},\n" for key, value in values.items())
     return f"from evaldesk import LlmAgent\n\nroot_agent = LlmAgent(\n{fields})\n"
+
+
+def _sampling(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The sampling parameters as fields of an agent; those without a field of their own are sent along."""
+    numbers = {name: read_number(raw.get(key)) for key, name in _SAMPLING.items()}
+    values: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
+    if "max_tokens" in values:
+        values["max_tokens"] = int(values["max_tokens"])
+    more = {key: raw[key] for key in ("seed", "reasoning_effort", "response_format") if raw.get(key) is not None}
+    return {**values, **({"extra": more} if more else {})}
+
+
+_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_completion_tokens": "max_tokens"}
 
 
 def _write_files(files: Mapping[Path, str], *, is_written: bool) -> None:
