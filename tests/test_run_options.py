@@ -429,6 +429,20 @@ def test_a_comparison_names_exactly_the_option_that_differs(option: RunOption) -
     assert (run_fingerprint(BASE) != run_fingerprint(other)) is option.is_measured
 
 
+def test_two_models_differ_as_a_whole_and_not_by_their_words() -> None:
+    runs = [
+        run_of(replace(BASE, agent_model="demo/dice (scripted)", model=model), at)
+        for at, model in enumerate([None, "demo/other"], 1)
+    ]
+
+    (line,) = (each for each in config_difference(*runs).lines if each.name == "Model")
+
+    assert [(each.kind, each.text) for each in line.diff.expected] == [("del", "demo/dice (scripted)")]
+    assert [(each.kind, each.text) for each in line.diff.actual] == [
+        ("ins", "demo/other (instead of demo/dice (scripted))")
+    ]
+
+
 @given(st.sets(st.sampled_from([option.name for option in RUN_OPTIONS if option.name != "note"])))
 def test_a_comparison_names_all_options_that_differ_and_no_others(names: set[str]) -> None:
     options = [BY_NAME[name] for name in names]

@@ -148,7 +148,7 @@ def test_single_cases_stand_out_only_after_correction(store: Store) -> None:
     found = read_comparison(desk_on(store), a, b)
 
     assert [(line.change.name, line.change.stands_out) for line in found.changes] == [("c1", True), ("c2", False)]
-    assert "1 of 6 cases changed significantly (Benjamini-Hochberg)." in found.notes
+    assert found.notes == ["1 of 6 cases changed significantly (Benjamini-Hochberg). Read it side by side."]
 
 
 def test_one_trial_a_case_proves_nothing_about_a_case(store: Store) -> None:

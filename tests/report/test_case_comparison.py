@@ -102,7 +102,9 @@ def test_large_differences_of_few_cases_are_not_called_chance_beside_cases_that_
     )
 
     assert change_sentence(found) == "Worse in 2 of 2 cases; 42 points worse in the mean, other cases may differ"
-    assert stand_out_sentence(found) == "2 of 2 cases changed significantly (Benjamini-Hochberg)."
+    assert stand_out_sentence(found) == (
+        "2 of 2 cases changed significantly (Benjamini-Hochberg). Read them side by side."
+    )
 
 
 def test_cases_that_stand_out_both_ways_are_a_mixed_answer() -> None:

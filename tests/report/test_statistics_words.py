@@ -127,6 +127,17 @@ def test_flips_are_counted_and_judge_nothing(change: RunChange, said: str) -> No
     assert flips_words(change) == said
 
 
+def test_a_case_that_is_less_stable_is_no_verdict_without_a_change() -> None:
+    before, after = (
+        [PlayedCase(CaseKey("set", name, 0, "d"), letters) for name, letters in pairs.items()]
+        for pairs in ({"a": "ppff", "b": "pfff", "c": "pppp"}, {"a": "pfff", "b": "pppf", "c": "pppp"})
+    )
+
+    change = compare_cases("run 1", before, after)
+
+    assert flips_words(change) == "No case fixed or broken, 1 more stable, 1 less stable"
+
+
 def test_cases_in_one_run_only_are_counted_with_the_name_of_the_run() -> None:
     assert left_out_words((1, "run 4"), (0, "run 5")) == "Left out: 1 case only in run 4."
     assert left_out_words((2, "run 4"), (1, "run 5")) == "Left out: 2 cases only in run 4, 1 case only in run 5."
@@ -139,7 +150,7 @@ def test_changes_beyond_chance_are_counted() -> None:
     after = [PlayedCase(keys[0], "f" * 12), PlayedCase(keys[1], "p" * 12)]
 
     assert stand_out_sentence(compare_cases("run 1", before, after)) == (
-        "1 of 2 cases changed significantly (Benjamini-Hochberg)."
+        "1 of 2 cases changed significantly (Benjamini-Hochberg). Read it side by side."
     )
     assert stand_out_sentence(changed(1, 1)) == ""
 

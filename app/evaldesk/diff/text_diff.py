@@ -42,6 +42,13 @@ class TextDiff:
         return all(segment.kind == "same" for segment in (*self.expected, *self.actual))
 
 
+def diff_names(expected: str, actual: str) -> TextDiff:
+    """Compare two names as a whole: that they share a word says nothing."""
+    if expected == actual:
+        return diff_text(expected, actual)
+    return TextDiff(_segments([("del", expected)]), _segments([("ins", actual)]))
+
+
 def diff_text(expected: str, actual: str) -> TextDiff:
     """Compare word by word; a punctuation mark is a word, the space before a word belongs to it.
 
@@ -51,7 +58,7 @@ def diff_text(expected: str, actual: str) -> TextDiff:
     if expected == actual:
         return TextDiff(_segments([("same", expected)]), _segments([("same", actual)]))
     if len(expected) + len(actual) > _MOST_LETTERS:
-        return TextDiff(_segments([("del", expected)]), _segments([("ins", actual)]))
+        return diff_names(expected, actual)
     expected_parts, actual_parts = _WORD.findall(expected), _WORD.findall(actual)
     expected_words, actual_words = [word.strip() for word in expected_parts], [word.strip() for word in actual_parts]
     expected_pieces: list[tuple[SegmentKind, str]] = []

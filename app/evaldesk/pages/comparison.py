@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
-from evaldesk.diff.text_diff import TextDiff, diff_text
+from evaldesk.diff.text_diff import TextDiff, diff_names, diff_text
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import is_higher_better, is_share
 from evaldesk.model import Case
@@ -174,7 +174,12 @@ def compared_runs(
 
 
 def _next(change: RunChange) -> str:
-    """The number of further cases that would decide, about; empty where that is too many to write."""
+    """The number of further cases that would decide, about; empty where that is too many to write.
+
+    Where single cases decided, the answer of the comparison, and no further case is needed for it.
+    """
+    if change.way:
+        return ""
     n_more = cases_to_show(change.rates) if change.rates else None
     return next_words(n_more) if n_more is None or n_more <= MOST_MORE else ""
 
@@ -359,7 +364,7 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ConfigLine:
-    """One fact that differs, compared word by word."""
+    """One fact that differs, compared word by word; a name, such as that of a model, as a whole."""
 
     name: str
     diff: TextDiff
@@ -382,7 +387,11 @@ def config_difference(a: RunSummary, b: RunSummary) -> ConfigDifference:
     names = list({**before, **after})
     differing = [name for name in names if before.get(name) != after.get(name)]
     fact_names = {fact.name for run in (a, b) for fact in run_facts(run)}
-    lines = [ConfigLine(name, diff_text(before.get(name, ""), after.get(name, ""))) for name in differing]
+    code_names = {fact.name for run in (a, b) for fact in all_facts(run) if fact.is_name}
+    lines = [
+        ConfigLine(name, (diff_names if name in code_names else diff_text)(before.get(name, ""), after.get(name, "")))
+        for name in differing
+    ]
     return ConfigDifference(lines, [name for name in names if name not in differing and name in fact_names])
 
 

@@ -127,7 +127,7 @@ def _method_words(comparison: Comparison) -> str:
 
 
 def flips_words(change: RunChange) -> str:
-    """`8 fixed, 1 broken, 1 lost its verdict`, or that no verdict changed.
+    """`8 fixed, 1 broken, 1 lost its verdict`, or `No case fixed or broken, 1 less stable`, or that no verdict changed.
 
     By a rule beyond chance only the cases that regressed are broken, and the others `flipped`.
     """
@@ -136,7 +136,9 @@ def flips_words(change: RunChange) -> str:
     counts = [(len(change.names_of(kind)), kind) for kind in ("fixed", "broken")]
     n_lost = len(change.names_of("lost its verdict"))
     if not n_lost and not any(n for n, _ in counts):
-        return "No verdict changed"
+        moves = [(len(change.names_of(kind)), kind) for kind in ("more stable", "less stable")]
+        parts = [f"{n:,} {kind}" for n, kind in moves if n]
+        return ", ".join(["No case fixed or broken", *parts]) if parts else "No verdict changed"
     regressed = {case.key.place for case in change.regressions}
     n_flipped = sum(case.kind == "broken" and case.key.place not in regressed for case in change.cases)
     if change.rule != "any" and n_flipped:
@@ -176,9 +178,12 @@ def states_words(change: RunChange, most: int = 10) -> list[str]:
 
 
 def stand_out_sentence(change: RunChange) -> str:
-    """`1 of 6 cases changed significantly`; empty where no case did."""
+    """`1 of 6 cases changed significantly` and the next step; empty where no case did."""
     n, n_tested = change.n_up + change.n_down, sum(case.p is not None for case in change.cases)
-    return f"{counted_words(n, n_tested, 'case')} changed significantly (Benjamini-Hochberg)." if n else ""
+    if not n:
+        return ""
+    sentence = f"{counted_words(n, n_tested, 'case')} changed significantly (Benjamini-Hochberg)."
+    return f"{sentence} Read {'it' if n == 1 else 'them'} side by side."
 
 
 def left_out_words(*alone: tuple[int, str]) -> str:

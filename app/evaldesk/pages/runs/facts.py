@@ -36,7 +36,7 @@ class Fact:
     """One line: its name, its text, and the part of it that is literally code.
 
     `is_usual` where an option has its default, which only a comparison shows; `is_compared` where two runs are compared
-    by the line.
+    by the line, and `is_name` where it differs as a whole.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Fact:
     code: str = ""
     is_usual: bool = False
     is_compared: bool = True
+    is_name: bool = False
 
 
 def run_facts(summary: RunSummary) -> tuple[Fact, ...]:
@@ -62,7 +63,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
     options = [each for each in RUN_OPTIONS if each.name not in ("model", "note") and _is_of(config, each)]
     is_elsewhere = bool(config.agent.container or config.agent.commands)
     return (
-        Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
+        Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target, is_name=True),
         Fact("Agent files", "", "", config.agent_version),
         Fact(
             "Played in",
@@ -70,7 +71,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
             is_compared=is_elsewhere,
         ),
         Fact("Interpreter", config.interpreter.versions, "", config.interpreter.path),
-        Fact("Model", "", "", model_words),
+        Fact("Model", "", "", model_words, is_name=True),
         Fact("Answers", recording_sentence(config), is_compared=False),
         Fact("Simulated user", user_sentence(config), is_compared=False),
         Fact("Eval set", config.evalset_name, evalset_href(config), config.evalset_version[:12]),
