@@ -101,6 +101,36 @@ def test_a_budget_stops_all_variants_and_says_which_blocks_count(place: CommandF
     assert sum(place.store().runs.summary(run).n_done for run in (1, 2)) == 20
 
 
+def test_a_variant_without_a_trial_takes_none_from_the_others(place: CommandFolder) -> None:
+    begin(place, "--vary", "temperature=0,1", "--n", 3, "--budget", 20)
+
+    added = place.run("experiment", "add", 1, "--vary", "temperature=0.5")
+
+    assert added.exit_code == 0, added.output
+    assert place.store().runs.summary(3).n_done == 0
+    assert "only 1 trial of each case count" in added.output
+    assert "temperature=0: 100 %" in added.output
+
+
+def test_an_experiment_goes_on_with_its_cases_and_tells_that_the_set_was_changed(place: CommandFolder) -> None:
+    begin(place, "--vary", "temperature=0,1", "--n", 1)
+    told = "shop.evalset.json was changed since; experiment 1 goes on with its cases as they were."
+    before = place.run("experiment", "add", 1, "--vary", "temperature=0.2").stderr
+    place.evalset("shop", {"another": "another", **ANSWERS})
+
+    added = place.run("experiment", "add", 1, "--vary", "temperature=0.5")
+    resumed = place.run("experiment", "resume", 1)
+
+    assert told not in before
+    assert added.exit_code == 0, added.output
+    assert told in added.stderr
+    assert told in resumed.stderr
+    runs = [place.store().runs.summary(number) for number in (1, 2, 3, 4)]
+    assert [run.n_cases for run in runs] == [6] * 4
+    assert len({(run.config.evalset_version, run.config.set_version) for run in runs}) == 1
+    assert "100 %" in next(line for line in added.stdout.splitlines() if line.startswith("temperature=0.5"))
+
+
 def test_resuming_an_experiment_plays_the_rest(place: CommandFolder) -> None:
     begin(place, "--vary", "temperature=0,1", "--n", 2)
 

@@ -38,6 +38,7 @@ from evaldesk.desk.runs.provenance import run_digest
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import EvalSet, Gates
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
+from evaldesk.model.run import RunConfig
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.experiment_files import experiment_lines, experiment_object
 from evaldesk.pages.experiment_plan import estimate_lines, estimate_object
@@ -188,12 +189,21 @@ async def more_variants(desk: Desk, experiment_id: int, vary: Sequence[str], *, 
     base = options_like(config).but(budget=None, allocate=None, note="")
     request = EvalRequest(("",))
     job = Job(config.agent, evalset, Path(config.evalset_path), base)
-    run_plans = await plan_variants(desk, request, job, variants)
+    run_plans = [
+        each if EVALSET in variant.options else _on_stored_cases(each, config)
+        for variant, each in zip(variants, await plan_variants(desk, request, job, variants), strict=True)
+    ]
     plan = replace(experiment.plan, variants=(*experiment.plan.variants, *variants))
     old_plans = [RunPlan((await desk.runs.summary(run_id)).config, evalset.cases) for run_id in experiment.run_ids]
     if len(old_plans) == len(experiment.plan.variants):
         check_variants(plan, [*old_plans, *run_plans], allows_equal=allows_equal)
     await desk.experiments.add(experiment_id, variants, run_plans)
+
+
+def _on_stored_cases(plan: RunPlan, config: RunConfig) -> RunPlan:
+    """The plan with the version of the eval set whose stored cases it plays; its file may hold others by now."""
+    version, set_version = config.evalset_version, config.set_version
+    return replace(plan, evalset=None, config=replace(plan.config, evalset_version=version, set_version=set_version))
 
 
 def _show_plan(plan: ExperimentPlan, estimate: ExperimentEstimate, *, is_json: bool) -> int:

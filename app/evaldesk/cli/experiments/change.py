@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import click
 
@@ -15,7 +16,9 @@ from evaldesk.cli.runs.shared import ask_trust, trust_option, workspace_option
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.experiments.confirming import confirm as confirm_leader
 from evaldesk.desk.experiments.confirming import pair_to_confirm
+from evaldesk.desk.runs.plan import digest_of_file
 from evaldesk.errors import UsageError
+from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show
 
 
@@ -50,6 +53,7 @@ def resume(experiment_id: int, is_trusted: bool, workspace: str | None) -> None:
 
     async def work(desk: Desk) -> int:
         desk.poll_requests()
+        await _tell_changed_set(desk, experiment_id)
         if not await desk.experiments.resume(experiment_id):
             show(f"Experiment {experiment_id} has no trial left to play.", err=True)
         return await follow_experiment(desk, experiment_id, EvalRequest((), workspace=workspace))
@@ -72,6 +76,7 @@ def add(experiment_id: int, vary: tuple[str, ...], allow_equal: bool, is_trusted
 
     async def work(desk: Desk) -> int:
         desk.poll_requests()
+        await _tell_changed_set(desk, experiment_id)
         await more_variants(desk, experiment_id, vary, allows_equal=allow_equal)
         return await follow_experiment(desk, experiment_id, EvalRequest((), workspace=workspace))
 
@@ -91,6 +96,7 @@ def confirm(experiment_id: int, is_trusted: bool, workspace: str | None) -> None
 
     async def work(desk: Desk) -> int:
         desk.poll_requests()
+        await _tell_changed_set(desk, experiment_id)
         results = await desk.experiments.results(experiment_id)
         names = pair_to_confirm(results.analysis)
         runs = [results.run_of(name) for name in names or ()]
@@ -101,6 +107,18 @@ def confirm(experiment_id: int, is_trusted: bool, workspace: str | None) -> None
         return await follow_experiment(desk, confirming_id, EvalRequest((), workspace=workspace))
 
     _run(workspace, work, is_trusted=is_trusted)
+
+
+async def _tell_changed_set(desk: Desk, experiment_id: int) -> None:
+    """Tell where the file of the eval set is not as the experiment has it; its own cases are played."""
+    for run_id in (await desk.experiments.get(experiment_id)).run_ids[:1]:
+        config = (await desk.runs.summary(run_id)).config
+        path = Path(config.evalset_path)
+        if not config.evalset_version or not await asyncio.to_thread(path.is_file):
+            return
+        if await asyncio.to_thread(digest_of_file, path) != config.evalset_version:
+            words = f"{path.name} was changed since; experiment {experiment_id} goes on with its cases as they were."
+            show(in_one_line(words), err=True)
 
 
 def _run(

@@ -11,6 +11,7 @@ from evaldesk.model.comparison import TO_PLAY, PlayedCase, Sample, match_cases
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.experiment import Analysis, Experiment, ExperimentPlan
+from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.experiment import analyse, worse_than_leader
 from evaldesk.store import Store
@@ -68,7 +69,8 @@ def results(store: Store, experiment_id: int) -> Results:
     """The results of an experiment; the analysis is computed once for each change of its trials. Raises NotFoundError.
 
     While a budget cut it or it goes on, only blocks that are complete for all variants count. A variant that was
-    dropped early, or deleted, does not shorten the others, nor does one whose run failed, as without its model.
+    dropped early, or deleted, does not shorten the others, nor does one whose run failed, as without its model, or has
+    no trial, as one that was added after the budget was spent.
     """
     experiment = store.experiments.get(experiment_id)
     plan, runs = experiment.plan, _runs(store, experiment)
@@ -76,6 +78,7 @@ def results(store: Store, experiment_id: int) -> Results:
     n_most = max((len(strip) for each in strips.values() for strip in each), default=0)
     playing = [index for index in strips if index not in experiment.dropped]
     playing = [index for index in playing if runs[index].status != "failed"] or playing
+    playing = [index for index in playing if runs[index].n_done or runs[index].status in LIVE] or playing
     n_whole = min((_n_whole(strips[index]) for index in playing), default=0)
     is_cut = any(TO_PLAY in strip for index in playing for strip in strips[index])
     n_blocks = n_whole if is_cut else n_most

@@ -261,6 +261,11 @@ def variant_options(options: RunOptions, variant: Variant) -> RunOptions:
 def check_variants(plan: ExperimentPlan, run_plans: Sequence[RunPlan], *, allows_equal: bool = False) -> None:
     """Raise UsageError for too few or too many variants, names that cannot be shown, and equal or unlike ones."""
     check_names([variant.name for variant in plan.variants])
+    versions: dict[str, str] = {}
+    for run_plan in run_plans:
+        path, version = run_plan.config.evalset_path, run_plan.config.evalset_version
+        if version != versions.setdefault(path, version):
+            raise UsageError(f"{path} was changed while the variants were planned; start again", field="evalset")
     earlier_names: dict[tuple[str, ...], str] = {}
     for variant, run_plan in zip(plan.variants, run_plans, strict=True):
         config = run_plan.config
