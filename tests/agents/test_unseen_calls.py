@@ -14,6 +14,7 @@ from tests.agents.installed import skip_without
 from tests.agents.test_wire_calls import HEAD
 
 from evaldesk.agents import load_agent
+from evaldesk.agents.framework_calls import called_agent
 from evaldesk.diff.acceptance import acceptable_changes
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.divergence import first_divergence
@@ -57,6 +58,26 @@ async def root_agent(message):
     writer.close()
     return "It comes."
 """
+AGAIN = """
+import subprocess, sys
+
+ANSWERS = "import sys; sys.stdin.readline(); print('It comes.', end='')"
+processes = []
+
+def root_agent(message):
+    if not processes:
+        processes.append(subprocess.Popen([sys.executable, "-Sc", ANSWERS], stdin=-1, stdout=-1))
+        return "It comes."
+    return processes.pop().communicate(b"hi\\n")[0].decode()
+"""
+IN_PROCESS = """
+import types
+
+llama_cpp = types.ModuleType("llama_cpp")
+
+def root_agent(message):
+    return "It comes."
+"""
 DECLARED = PROCESS + "\nroot_agent.tells_calls = True\n"
 TEXTS = PROCESS.replace("return", "yield")
 GENERATOR = TEXTS.replace("import subprocess", "from evaldesk import Event\nimport subprocess") + (
@@ -91,6 +112,7 @@ HIDDEN = {
     "a process": PROCESS,
     "a generator of texts": TEXTS,
     "a connection": CONNECTION,
+    "a model in its own process": IN_PROCESS,
     "a model without tools": NO_TOOLS,
 }
 EXPECTED = Expected(tool_calls=(ToolCall("get_order", {}),))
@@ -140,6 +162,31 @@ async def test_metrics_of_calls_are_judged_where_a_call_would_be_seen(
 
     is_right = case is CASES["no call"]
     assert [score.passed for score in scores] == [is_right, is_right, True, True]
+
+
+async def test_a_process_of_an_earlier_trial_may_be_used_again(tmp_path: Path, own_imports: None) -> None:
+    (tmp_path / "agent.py").write_text(AGAIN)
+    ref, case = AgentRef("a", "agent:root_agent", str(tmp_path)), CASES["no call"]
+    agent = load_agent(ref)
+
+    results = [await play_trial(agent, TrialSpec(1, 0, at, case, ref, limits=Limits(60))) for at in range(2)]
+
+    assert [result.transcript.turns[0].answer for result in results] == ["It comes."] * 2
+    scores = [score for result in results for score in score_trial(result.transcript, case, (FORBIDDEN,))]
+    assert {(score.passed, score.reason) for score in scores} == {(None, UNSEEN_CALLS)}
+
+
+@pytest.mark.parametrize(("tells_calls", "passed"), [(False, None), (True, True)])
+async def test_an_agent_of_a_framework_is_judged_by_requests_or_by_its_events(
+    tells_calls: bool, passed: bool | None
+) -> None:
+    ref = AgentRef("a", "agent:root_agent")
+    agent = called_agent(ref, "agno", lambda message, session: "It comes.", tells_calls=tells_calls)
+
+    result = await play_trial(agent, TrialSpec(1, 0, 0, CASES["no call"], ref, limits=Limits(60)))
+
+    [score] = score_trial(result.transcript, CASES["no call"], (FORBIDDEN,))
+    assert score.passed is passed
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

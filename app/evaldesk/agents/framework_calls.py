@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from evaldesk.agents.python import PythonAgent
-from evaldesk.llm.retry_events import note_unseen
+from evaldesk.llm.retry_events import note_hidden_work, note_unseen
 from evaldesk.model import AgentDescription, AgentRef, Event, Session, ToolDescription
 
 T = TypeVar("T")
@@ -32,6 +32,8 @@ class CalledAgent:
         """Call the framework, and yield what it tells beside its requests and spans."""
         if "state" in self.description.unseen:
             note_unseen("state")
+        if not self.description.tells_calls:
+            note_hidden_work()
         async with aclosing(cast("Any", self.inner.reply(session, message))) as events:
             async for event in events:
                 yield event
@@ -47,8 +49,9 @@ def called_agent(
     model: object = None,
     tools: Iterable[object] = (),
     shows_state: bool = False,
+    tells_calls: bool = False,
 ) -> CalledAgent:
-    """The agent whose messages `play(message, session)` plays."""
+    """The agent whose messages `play(message, session)` plays; with `tells_calls` that gives an event for each call."""
     description = AgentDescription(
         name=name if isinstance(name, str) and name else ref.id,
         kind=kind,
@@ -56,6 +59,7 @@ def called_agent(
         model=model if isinstance(model, str) and model else None,
         tools=tuple(ToolDescription(tool_name) for tool_name in map(_tool_name, tools) if tool_name),
         unseen=() if shows_state else ("state",),
+        tells_calls=tells_calls,
     )
     return CalledAgent(PythonAgent(play, ref), description)
 

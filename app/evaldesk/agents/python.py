@@ -8,17 +8,24 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
-from evaldesk.agents.agent import default_instruction, parameter_names, summary_of
+from evaldesk.agents.agent import KINDS, default_instruction, parameter_names, summary_of
 from evaldesk.agents.child_processes import watching_processes
 from evaldesk.agents.remote.protocol import decisions_of, read_events
 from evaldesk.agents.spans import INSTRUMENTS, collect_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.agents.tools.wire_doubles import answer_calls
 from evaldesk.errors import AgentError
-from evaldesk.llm.outside_calls import watch_outside_calls
-from evaldesk.llm.retry_events import note_capture, note_text_answer, note_unseen
+from evaldesk.llm.outside_calls import may_use_again, names_package, note_caller, watch_outside_calls
+from evaldesk.llm.retry_events import (
+    has_outside_calls,
+    note_capture,
+    note_outside_call,
+    note_text_answer,
+    note_unseen,
+)
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, JsonObject, Session
 from evaldesk.model.decisions import Decided
 from evaldesk.model.media import MEDIA_KINDS
@@ -141,12 +148,7 @@ class PythonAgent:
         self, function: Callable[..., Any], session: Session, message: str, decided: Sequence[Decided]
     ) -> AsyncGenerator[Event, None]:
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
-        note_capture("told")
-        watch_outside_calls()
-        if not self._shows_state(function):
-            note_unseen("state")
-        if self._keeps_memory(function):
-            note_unseen("memory")
+        self._note_visible_parts(function)
         if INSTRUMENTS or "opentelemetry" in sys.modules:
             collect_spans()
         decisions = decisions_of(decided) if decided else []
@@ -170,8 +172,21 @@ class PythonAgent:
         # A generator of events tells its calls; of texts alone nobody knows which tools were called.
         if is_text and getattr(self.code, "tells_calls", False) is not True:
             note_text_answer()
+        if has_outside_calls():
+            note_caller(self.code)
         for event in _take_message(pieces):
             yield event
+
+    def _note_visible_parts(self, function: Callable[..., Any]) -> None:
+        note_capture("told")
+        watch_outside_calls()
+        if not self._shows_state(function):
+            note_unseen("state")
+        if self._keeps_memory(function):
+            note_unseen("memory")
+        # A framework calls tools itself and may have its model in this process; a connection may be an old one.
+        if names_package(function, _packages_with_tools()) or may_use_again(self.code):
+            note_outside_call()
 
     def _function(self, session: Session) -> Callable[..., Any]:
         code = self.code
@@ -181,6 +196,21 @@ class PythonAgent:
             code = session.memory[MEMORY]
         function: Callable[..., Any] = code.reply if callable(getattr(code, "reply", None)) else code
         return function
+
+
+_OTHER_PACKAGES = (
+    *("autogen_agentchat", "autogen_core", "dspy", "google.genai", "haystack", "langchain", "langchain_core"),
+    *("llama_index", "semantic_kernel", "strands"),
+    *("ctransformers", "gpt4all", "llama_cpp", "mlx_lm", "transformers", "vllm"),
+)
+"""Frameworks without a kind, and libraries that run a model in this process."""
+
+
+@cache
+def _packages_with_tools() -> frozenset[str]:
+    """Packages that call tools themselves, but for `agents`: that is the name of many a folder of agents, too."""
+    homes = (home for kind in KINDS for home in kind.home if not home.startswith("evaldesk."))
+    return frozenset((*homes, *_OTHER_PACKAGES)) - {"agents"}
 
 
 def _arguments(

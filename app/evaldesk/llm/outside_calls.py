@@ -2,13 +2,54 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable, Collection
 from functools import cache
+from types import ModuleType
+from typing import Any
+from weakref import WeakSet
 
 from evaldesk.llm.retry_events import PLAYED_TURN, current_turns
 
 _EVENTS = frozenset({"socket.connect", "subprocess.Popen", "os.posix_spawn", "os.exec"})
 """Audit events of Python. (https://docs.python.org/3/library/audit_events.html)"""
+
+
+CALLERS: WeakSet[Any] = WeakSet()
+"""Functions of which an earlier turn opened a connection or started a process, which a later turn may use again."""
+
+
+def names_package(function: Callable[..., Any], packages: Collection[str]) -> bool:
+    """Whether the module of a function has one of the packages, or an object of it, as a global variable."""
+    values = getattr(inspect.unwrap(function), "__globals__", {}).copy().values()
+    names = (each.__name__ if isinstance(each, ModuleType) else _module_of(each) for each in values)
+    return any(name and any(name == each or name.startswith(f"{each}.") for each in packages) for name in names)
+
+
+def _module_of(value: object) -> str:
+    """The module of a class or a function, else that of the class of an object; empty where that cannot be read."""
+    try:
+        name = value.__module__ if isinstance(value, type) or inspect.isroutine(value) else type(value).__module__
+    except Exception:  # of an object of the user
+        return ""
+    return name if isinstance(name, str) else ""
+
+
+def may_use_again(code: object) -> bool:
+    """Whether an earlier turn of this code opened a connection or started a process."""
+    try:
+        return code in CALLERS
+    except TypeError:  # an object that cannot be hashed
+        return False
+
+
+def note_caller(code: object) -> None:
+    """Note that a turn of this code opened a connection or started a process."""
+    try:
+        CALLERS.add(code)
+    except TypeError:  # one that cannot be referred to weakly
+        return
 
 
 @cache

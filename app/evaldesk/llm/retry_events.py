@@ -179,6 +179,9 @@ class TurnListener:
     def note_text_answer(self) -> None:
         """Note that the agent gave a text, and no event for its tool calls."""
 
+    has_outside_calls: bool = False
+    """Whether the agent opened a connection, started a process or asked a model in the turn."""
+
     def note_outside_call(self) -> None:
         """Note that the agent opened a connection or started a process."""
 
@@ -277,6 +280,19 @@ def note_text_answer() -> None:
     turn = PLAYED_TURN.get()
     if turn:
         turn.note_text_answer()
+
+
+def note_outside_call() -> None:
+    """Note that the agent may call somebody outside of this process, or a model in it, in the current turn."""
+    turn = PLAYED_TURN.get()
+    if turn:
+        turn.note_outside_call()
+
+
+def has_outside_calls() -> bool:
+    """Whether the current turn opened a connection, started a process or asked a model."""
+    turn = PLAYED_TURN.get()
+    return turn is not None and turn.has_outside_calls
 
 
 def note_hidden_work() -> None:

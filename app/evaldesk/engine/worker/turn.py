@@ -96,7 +96,7 @@ class OpenTurn(TurnListener):
         self._observed_calls: list[tuple[float, str, HttpCall | None]] = []
         self._ways: set[Capture] = set()
         self._unseen: set[Unseen] = set()
-        self._shows_calls = self._is_text_answer = self._has_outside_calls = self.tells_calls = False
+        self._shows_calls = self._is_text_answer = self.has_outside_calls = self.tells_calls = False
         self._has_reported_state = False
         self._spans: TurnSpans | None = None
         self._call_answers: CallAnswers | None = None
@@ -269,7 +269,7 @@ class OpenTurn(TurnListener):
         if call.is_replayed:
             self._cached.append(True)
         self._n_cut += bool(_CUT.search(call.answer))
-        self._has_outside_calls = True
+        self.has_outside_calls = True
         self._observed_calls.append((self._now_ms(), self._open_tool(), call))
 
     def open_spans(self) -> TurnSpans:
@@ -279,7 +279,7 @@ class OpenTurn(TurnListener):
 
     def note_missed_call(self) -> None:
         """Note a call whose tokens nobody can tell."""
-        self._has_outside_calls = True
+        self.has_outside_calls = True
         self._observed_calls.append((self._now_ms(), self._open_tool(), None))
 
     def note_capture(self, way: Capture) -> None:
@@ -300,7 +300,7 @@ class OpenTurn(TurnListener):
 
     def note_outside_call(self) -> None:
         """Note that the agent opened a connection or started a process."""
-        self._has_outside_calls = True
+        self.has_outside_calls = True
 
     def keep(self, events: Iterable[Event]) -> None:
         """Keep events that are not the agent's: the origin of the message of this turn."""
@@ -361,7 +361,7 @@ class OpenTurn(TurnListener):
     def _captures(self) -> tuple[Capture, ...]:
         ways = self._ways if self._ways - _BESIDE else self._ways | {"adapter"}
         shows_calls = self._shows_calls or self.tells_calls or "spans" in ways
-        if self._is_text_answer and self._has_outside_calls and not shows_calls:
+        if self._is_text_answer and self.has_outside_calls and not shows_calls:
             ways = ways - {"told"} | {"answers"}
         elif self.tells_calls:
             ways = ways - {"answers"}  # of the turn before it waited

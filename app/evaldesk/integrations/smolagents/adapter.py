@@ -57,6 +57,7 @@ def adapt(candidate: Any, ref: AgentRef) -> CalledAgent | None:
         instruction=getattr(candidate, "instructions", None),
         model=getattr(candidate.model, "model_id", None),
         tools=[tool for name, tool in candidate.tools.items() if name not in ENDING_TOOLS],
+        tells_calls=True,
     )
 
 
