@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tests.agents.test_wire_calls import GET_ORDER, story
 
 from evaldesk.agents import load_agent
 from evaldesk.engine import play_trial
-from evaldesk.model import Case, Expected, Limits, Session, ToolCall, TrialSpec, Turn, TurnRecord
+from evaldesk.model import AgentRef, Case, Expected, Limits, Session, ToolCall, TrialSpec, Turn, TurnRecord
 from evaldesk.model.options import Recording
 
 pytestmark = pytest.mark.anyio
@@ -194,6 +196,30 @@ async def test_calls_results_and_tokens_of_a_child_process_are_those_of_its_turn
         ("small", 11, 5, False)
     ] * len(endpoint.asked)
     assert turn.captures == ("told", "gateway")
+
+
+@pytest.fixture
+def fork_server() -> Iterator[None]:
+    """The fork server of multiprocessing ends with the test."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    yield
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("fork_server")
+async def test_a_fork_server_of_an_earlier_trial_serves_the_next_one(endpoint: Endpoint, loaded_with: Any) -> None:
+    ref, case = AgentRef("a", "some_agent.agent:root_agent"), Case("c", (Turn("Where is A7?"),))
+    agent = loaded_with(WORKER.replace("{method}", "forkserver"))
+    for _ in range(2):
+        endpoint.says("", GET_ORDER).says("It comes.")
+
+    results = [await play_trial(agent, TrialSpec(1, 0, at, case, ref, limits=Limits(60))) for at in range(2)]
+
+    assert [result.error for result in results] == [None, None]
+    turns = [result.transcript.turns[0] for result in results]
+    assert [story(turn) for turn in turns] == [EXPECTED] * 2
+    assert [turn.captures for turn in turns] == [("told", "gateway")] * 2
+    assert [len(turn.usages) for turn in turns] == [2, 2]
 
 
 async def test_the_key_of_the_process_reaches_its_own_address(

@@ -227,14 +227,17 @@ def _wrap_bootstrap(bootstrap: Callable[..., int]) -> Callable[..., int]:
 def _wrap_spawnv(spawn: Callable[..., int]) -> Callable[..., int]:
     @wraps(spawn)
     def spawnv_passfds(path: Any, args: Any, passfds: Any) -> int:
-        gateways = _current_gateways()
+        is_tracker = any(b"resource_tracker" in os.fsencode(each) for each in args)  # it runs nothing of the agent
+        gateways = None if is_tracker else _current_gateways()
         env = shutil.which("env")
         if gateways is None or env is None or not (added := gateways.variables(os.environ)):
             return spawn(path, args, passfds)
         # env(1) takes the program by its path, as the first of `args` may be any name; "=" in it sets a variable.
         own = [os.fsencode(f"{name}={value}") for name, value in added.items()]
         shell = [b"sh", b"-c", b'exec "$0" "$@"'] if b"=" in os.fsencode(path) else []
-        return spawn(os.fsencode(env), [b"env", *own, *shell, path, *args[1:]], passfds)
+        pid = spawn(os.fsencode(env), [b"env", *own, *shell, path, *args[1:]], passfds)
+        gateways.add_pid(pid)  # a fork server serves later sessions, too
+        return pid
 
     return spawnv_passfds
 
