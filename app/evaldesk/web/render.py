@@ -352,6 +352,7 @@ PAGE_FILTERS: Mapping[str, str] = {
     "finding_href": "evaldesk.pages.failures.kind:finding_href",
     "numbered_trial_href": "evaldesk.pages.failures.room:numbered_trial_href",
     "queue_title": "evaldesk.pages.queues.result:queue_title",
+    "agent_graph": "evaldesk.pages.agent_graph:agent_graph",
     "capture_words": "evaldesk.model.visibility:capture_words",
     "queue_words": "evaldesk.pages.queues.result:queue_words",
     "trial_name": "evaldesk.pages.queues.result:trial_name",

@@ -10,6 +10,8 @@ import pytest
 from tests.long_trials import store_trial
 
 from evaldesk.model import Case, Event, Expected, ToolCall, Transcript, Turn, TurnRecord, Usage
+from evaldesk.model.agent_tree import AgentActions
+from evaldesk.pages.agent_graph import COLUMN, DEEPEST, MOST_DRAWN, ROW, agent_graph
 from evaldesk.web.report import run_report
 
 SCOUT, LOOK, BOOK = (ToolCall(name, {}, name) for name in ("research", "look", "book"))
@@ -42,6 +44,61 @@ def test_a_trial_shows_its_agents_and_the_steps_inside_of_a_tool(shared_pages: A
     inside = re.findall(r'<div class="toolcall" data-within="(\w+)".*?</code>', page, re.DOTALL)
     assert inside == ["research"]
     assert "look was called and not expected" not in page
+
+
+def test_a_drawing_has_a_box_for_each_agent_and_a_line_from_its_caller(shared_pages: Any) -> None:
+    case = Case("tree", (Turn("go", OPEN),))
+    page = shared_pages.get(store_trial(shared_pages.desk.store.runs, case, Transcript((RECORD,)))).text
+
+    [drawing] = re.findall(r'<svg class="callgraph".*?</svg>', page, re.DOTALL)
+    assert 'role="img" aria-label="lead calls scout, 1 time; lead hands over to clerk, 1 time"' in drawing
+    assert re.findall(r"<title>(\w+)</title>", drawing) == ["lead", "scout", "clerk"]
+    assert re.findall(r'<path d="M12 38V(\d+)H24"( data-part="handover")?/>', drawing) == [
+        ("67", ""),
+        ("115", ' data-part="handover"'),
+    ]
+    assert re.findall(r'text-anchor="end">([^<]+)<', drawing) == ["1×", "1×"]
+
+
+def acting(name: str, depth: int, parent: str = "") -> AgentActions:
+    return AgentActions(name, parent, depth=depth, n_entries=2, duration_ms=1200.0)
+
+
+def test_a_caller_stands_in_the_middle_of_its_agents() -> None:
+    graph = agent_graph([acting("a", 0), acting("b", 1, "a"), acting("c", 2, "b"), acting("d", 2, "b"), acting("e", 1)])
+
+    assert graph is not None
+    assert [(box.x // COLUMN, box.y / ROW) for box in graph.boxes] == [(0, 1.25), (1, 0.5), (2, 0), (2, 1), (1, 2)]
+    assert len({(box.x, box.y) for box in graph.boxes}) == len(graph.boxes)
+    assert (graph.width, graph.height) == (2 * COLUMN + 136, 2 * ROW + 38)
+    assert {box.words for box in graph.boxes} == {"1.2 s"}
+    assert graph.links[0].path == f"M136 {round(1.25 * ROW) + 19}H152V{ROW // 2 + 19}H{COLUMN}"
+
+
+@pytest.mark.parametrize(
+    "agents",
+    [
+        [acting("a", 0)],
+        [acting(f"a{at}", min(at, 1)) for at in range(MOST_DRAWN + 1)],
+        [acting(f"a{at}", at) for at in range(DEEPEST + 2)],
+    ],
+    ids=["one", "many", "deep"],
+)
+def test_one_agent_and_too_many_are_not_drawn(agents: list[AgentActions]) -> None:
+    assert agent_graph(agents) is None
+
+
+def test_a_hostile_name_is_text_in_the_drawing(shared_pages: Any) -> None:
+    name = "<script>alert(1)</script>"
+    events = (Event("agent_message", author="lead", text="a"), Event("agent_message", author=name, text="b"))
+    address = store_trial(
+        shared_pages.desk.store.runs, Case("hostile", (Turn("go", OPEN),)), Transcript((TurnRecord("go", events),))
+    )
+
+    page = shared_pages.get(address).text
+
+    assert "<script>alert(1)" not in page
+    assert "<title>&lt;script&gt;alert(1)&lt;/script&gt;</title>" in page
 
 
 def test_the_time_line_names_the_agent_of_each_call(shared_pages: Any) -> None:
