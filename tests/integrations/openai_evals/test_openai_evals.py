@@ -264,7 +264,7 @@ def test_two_evals_of_one_name_and_rows_without_runs() -> None:
 
 
 def test_a_file_without_rows_is_refused() -> None:
-    with pytest.raises(FormatError, match="no rows, runs or output items"):
+    with pytest.raises(FormatError, match="no rows, runs or output items; name it together with the other files"):
         read(EVAL)
 
 

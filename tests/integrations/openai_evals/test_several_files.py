@@ -182,7 +182,7 @@ def test_a_folder_without_objects_and_one_outcome_are_refused(tmp_path: Path) ->
         read_path(tmp_path / "empty")
     with pytest.raises(FormatError, match="no outcome can be chosen"):
         read_path(tmp_path / "export", outcome="resolved")
-    with pytest.raises(FormatError, match="the files have no rows, runs or output items"):
+    with pytest.raises(FormatError, match="the export has no rows, runs or output items; add the files of its runs"):
         read_path(tmp_path / "bare")
 
 

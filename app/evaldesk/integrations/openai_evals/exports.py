@@ -42,7 +42,9 @@ class OpenAiEvals(ReadOnly):
         notes, objects = Notes(), [*objects_of(data, source)]
         evals, archive = read_evals(lambda: objects, file_stem(source), notes)
         if not evals:
-            raise FormatError("the file has no rows, runs or output items", source=source)
+            raise FormatError(
+                f"the file {_NO_ROWS}; name it together with the other files of the export", source=source
+            )
         return as_import(evals, file_stem(source), archive, notes)
 
     @staticmethod
@@ -62,7 +64,7 @@ class OpenAiEvals(ReadOnly):
         notes, objects = Notes(), ExportObjects(files)
         evals, archive = read_evals(objects, file_stem(files.name), notes, rows=TrialRowsOnDisk)
         if not evals:
-            raise FormatError("the files have no rows, runs or output items", source=files.name)
+            raise FormatError(f"the export {_NO_ROWS}; add the files of its runs and output items", source=files.name)
         imported = as_import(evals, file_stem(files.name), archive, notes)
         n_files = counted(len(files.paths) - len(objects.other_paths), "file")
         words = f"{n_files} read together: their objects may stand in any of them."
@@ -79,6 +81,7 @@ class OpenAiEvals(ReadOnly):
         return f"{name or file_stem(parts[0][0])}.jsonl", write_lines(objects, parts[0][0])
 
 
+_NO_ROWS = "has no rows, runs or output items"
 MAX_NAME = 80
 MAX_LISTED = 5
 """Names of files without objects of OpenAI Evals that a sentence lists."""
