@@ -1287,8 +1287,16 @@ function showToast(note, stays) {
   note.append(button);
   corner.append(note);
   while (corner.children.length > TOASTS) corner.firstElementChild.remove();
+  liftToasts();
   if (!stays) fadeLater(note);
 }
+/* A composer grows with its text, and the corner stands above it. */
+function liftToasts() {
+  const box = document.querySelector(".composer")?.getBoundingClientRect();
+  const foot = box && box.bottom >= innerHeight - 1 ? Math.max(0, innerHeight - box.top) : 0;
+  document.getElementById("toasts").style.setProperty("--foot", `${foot}px`);
+}
+document.addEventListener("input", (event) => event.target.closest(".composer") && liftToasts());
 function fadeLater(note) {
   setTimeout(() => (note.matches(":hover, :focus-within") ? fadeLater(note) : note.remove()), TOAST_MS);
 }

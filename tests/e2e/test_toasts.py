@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import FloatRect, Locator, Route, expect
 
 from evaldesk.web.guard import MAX_BODY
 
@@ -83,6 +83,42 @@ def test_a_form_is_kept_as_it_is_while_the_desk_does_not_answer(visit: Visit) ->
     assert refused
     for each in refused:  # the browser's own words, which may come late
         someone.complaints.remove(each)
+
+
+def box_of(part: Locator) -> FloatRect:
+    box = part.bounding_box()
+    assert box
+    return box
+
+
+def test_a_note_stands_above_a_composer_with_many_lines(anyone: Visitor) -> None:
+    page = anyone.page
+    anyone.goto("/sessions/new?agent=hello_world")
+    page.get_by_label("First message").fill("Roll a 12-sided die.")
+    page.get_by_role("button", name="Start session").click()
+    message = page.locator(".composer textarea").first
+    expect(message).to_be_visible()
+    page.evaluate("toast('Not stored.', 'failed')")
+    note = page.locator("#toasts .note[data-kind=failed]")
+
+    message.fill("\n".join(map(str, range(12))))
+
+    assert box_of(page.locator(".composer"))["height"] > 200
+    expect(note).to_be_visible()
+    assert box_of(note)["y"] + box_of(note)["height"] <= box_of(page.locator(".composer"))["y"] + 1
+
+
+def test_the_last_row_of_a_table_is_seen_above_a_note(anyone: Visitor) -> None:
+    page = anyone.page
+    anyone.goto(f"/evalsets/{anyone.evalset('hello_world')}")
+    page.evaluate("toast('Not stored.', 'failed')")
+    note = page.locator("#toasts .note[data-kind=failed]")
+    expect(note).to_be_visible()
+
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+
+    last = box_of(page.locator("main tbody tr").last)
+    assert last["y"] + last["height"] <= box_of(note)["y"] + 1
 
 
 def test_a_form_is_kept_as_it_is_while_the_browser_has_no_token(someone: Visitor) -> None:
