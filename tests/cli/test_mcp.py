@@ -131,6 +131,12 @@ def test_resources_and_prompts_are_there(played: CommandFolder) -> None:
         assert material_of(run.contents[0].text)["data"]["id"] == 1
         trial = await client.read_resource("evaldesk://run/1/case/case_2/trial/0")
         assert material_of(trial.contents[0].text)["verdict"] == "failed"
+        for uri in ("evaldesk://run/99", "evaldesk://run/1/case/case_2/trial/7", "evaldesk://runs"):
+            with pytest.raises(Exception, match=r"there is no run 99|no trial 7|no resource"):
+                await client.read_resource(uri)
+        for name in ("diagnose", "diagnose_run"):
+            with pytest.raises(Exception, match=r"did you mean 'diagnose_run'|run is missing"):
+                await client.get_prompt(name, {})
         prompts = (await client.list_prompts()).prompts
         assert [each.name for each in prompts] == ["diagnose_run", "write_cases_for_tool", "before_merge"]
         text = (await client.get_prompt("diagnose_run", {"run": "1"})).messages[0].content.text
@@ -273,7 +279,7 @@ def test_a_database_that_breaks_every_query_is_one_sentence_for_the_client(playe
 
     async def steps(client: Any) -> None:
         answer = await value_of(client, "get_case", {"set": "words", "case": "case_2"}, is_error=True)
-        assert answer["error"] == "the tool broke off; the log of `evaldesk mcp` has the trace"
+        assert answer["error"] == "the tool broke off; the log of Evaldesk has the trace"
 
     driven(played.folder, Caller(), steps)
 

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from evaldesk import __version__
 from evaldesk.errors import TEXT_LIMIT, VALUE_LIMIT, EvaldeskError, NotFoundError, UsageError
-from evaldesk.pages.door.fit import fenced, fitted, masked
+from evaldesk.pages.door.fit import fenced, fitted, masked, material_of
 from evaldesk.pages.door.tools import USUAL_TOKENS, Caller, Tool, call, find_tool, tools_of
 from evaldesk.process_setup import gc_paused
 from evaldesk.secrets import scrubber
@@ -141,9 +141,14 @@ def build_server(open_desk: OpenDesk, caller: Caller) -> Server[Any]:
         return types.ListResourcesResult(resources=[])
 
     async def read_resource(_ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        tool, inputs = resource_call(str(params.uri))
+        try:
+            tool, inputs = resource_call(str(params.uri))
+        except UsageError as error:
+            raise _refusal(str(error)) from error
         async with slots:
-            text, _ = await answer_text(open_desk, caller, tool, inputs)
+            text, is_error = await answer_text(open_desk, caller, tool, inputs)
+        if is_error:
+            raise _refusal(material_of(text)["error"])
         content = types.TextResourceContents(uri=params.uri, mime_type="text/plain", text=text)
         return types.ReadResourceResult(contents=[content])
 
@@ -159,7 +164,10 @@ def build_server(open_desk: OpenDesk, caller: Caller) -> Server[Any]:
         return types.ListPromptsResult(prompts=prompts)
 
     async def get_prompt(_ctx: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        text = prompt_text(params.name, params.arguments or {})
+        try:
+            text = prompt_text(params.name, params.arguments or {})
+        except UsageError as error:
+            raise _refusal(str(error)) from error
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
         return types.GetPromptResult(messages=[message])
 
@@ -175,6 +183,15 @@ def build_server(open_desk: OpenDesk, caller: Caller) -> Server[Any]:
         on_list_prompts=list_prompts,
         on_get_prompt=get_prompt,
     )
+
+
+def _refusal(sentence: str) -> Exception:
+    """The error of a resource or a prompt; of any other exception the package tells no client the sentence."""
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import INVALID_PARAMS
+
+    refusal: Exception = MCPError(code=INVALID_PARAMS, message=sentence)
+    return refusal
 
 
 async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Mapping[str, Any]) -> tuple[str, bool]:
@@ -200,7 +217,7 @@ async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Ma
             broken = desk.broken_row_error(error) if desk else None
         if broken is None:
             log.exception("the tool %s broke off", name[:VALUE_LIMIT])
-        words = str(broken or "the tool broke off; the log of `evaldesk mcp` has the trace")
+        words = str(broken or "the tool broke off; the log of Evaldesk has the trace")
         text, is_error = fenced({"error": words[:2_000]}), True
     return scrubber(desk.settings.environment if desk else {})(text), is_error
 
