@@ -45,7 +45,8 @@ def changes_of_trend(desk: Desk, runs: Sequence[TrendRun]) -> tuple[RunChanges, 
         before, after = summaries.get(earlier.id), summaries.get(later.id)
         if before is None or after is None:
             continue
-        if later.line == earlier.line and before.config.gates == after.config.gates:
+        bars = [(run.config.gates, set(run.config.left_out), run.config.without) for run in (before, after)]
+        if later.line == earlier.line and bars[0] == bars[1]:
             continue
         n_cases += before.n_cases + after.n_cases
         if len(changes) == MOST_STEPS or (changes and n_cases > MOST_CASES_READ):

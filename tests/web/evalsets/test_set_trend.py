@@ -117,6 +117,14 @@ def test_changed_cases_criteria_and_gates_are_named_with_their_runs_and_authors(
     )
 
 
+def test_a_case_in_quarantine_is_named_though_the_set_is_as_before(pages: Pages, calc: str) -> None:
+    ids = series(pages, calc, 5) + series(pages, calc, 5, left_out=("case_0",))
+
+    text = block_of(pages, calc)
+
+    assert text.partition("By ")[2] == f"{ids[0]} to {ids[1]} case case_0 put in quarantine changed outside"
+
+
 def test_without_a_change_of_set_criteria_or_gates_there_is_no_block(pages: Pages, calc: str) -> None:
     series(pages, calc, 5, 4)
     series(pages, calc, 3, model="large")
