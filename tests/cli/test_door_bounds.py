@@ -154,6 +154,6 @@ def test_a_search_answers_before_the_index_is_made_and_says_what_is_left(
     answers = [first, *(answer(desk, "search", text="llama") for _ in range(20))]
 
     assert [each["run"] for each in first["items"]] in ([], runs[2:])
-    assert re.fullmatch(r"The texts of \d runs are not all searched yet; the index is being made\.", first["behind"])
+    assert re.match(r"The texts of \d runs are not all searched yet; the index is made while a desk", first["behind"])
     assert [each["run"] for each in answers[-1]["items"]] == runs[::-1]
     assert answers[-1]["behind"] == ""

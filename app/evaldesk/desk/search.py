@@ -26,6 +26,7 @@ log = logging.getLogger("evaldesk.desk")
 LOOK_EVERY_S = 3.0
 REST = 3.0
 """After a step so many times as long as it took: runs and pages go first."""
+WHEN_INDEXED = "the index is made while a desk is open and trusts the folder"
 LEAST_STEPS = 3
 """Who has hardly any time goes on nevertheless: the last trials of a run are put once more before it is done."""
 FAULTS = (EvaldeskError, SQLAlchemyError, OSError, ValueError)
@@ -134,7 +135,7 @@ class SearchDesk:
 def _behind(n_runs: int) -> str:
     if not n_runs:
         return ""
-    return f"The texts of {counted(n_runs, 'run')} are not all searched yet; the index is being made."
+    return f"The texts of {counted(n_runs, 'run')} are not all searched yet; {WHEN_INDEXED}."
 
 
 def trial_pieces(result: TrialResult) -> Iterator[str]:

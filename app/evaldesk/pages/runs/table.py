@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
+from evaldesk.desk.search import WHEN_INDEXED
 from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.model.case_table import (
     OVER_RUNS,
@@ -453,7 +454,7 @@ def _found_cases(store: Store, query: TableQuery, summaries: Sequence[RunSummary
     if search.refusal:
         return matches, f"Only ids are searched. {search.refusal}"
     if n_behind:
-        return matches, "The texts of these trials are not all searched yet; the index is being made."
+        return matches, f"The texts of these trials are not all searched yet; {WHEN_INDEXED}."
     return matches, f"More than {MOST_FOUND:,} cases hold these words; add a word." if matches.is_cut else ""
 
 
