@@ -132,7 +132,7 @@ def test_resources_and_prompts_are_there(played: CommandFolder) -> None:
         trial = await client.read_resource("evaldesk://run/1/case/case_2/trial/0")
         assert material_of(trial.contents[0].text)["verdict"] == "failed"
         for uri in ("evaldesk://run/99", "evaldesk://run/1/case/case_2/trial/7", "evaldesk://runs"):
-            with pytest.raises(Exception, match=r"there is no run 99|no trial 7|no resource"):
+            with pytest.raises(Exception, match=r"has no run 99|no trial 7|no resource"):
                 await client.read_resource(uri)
         for name in ("diagnose", "diagnose_run"):
             with pytest.raises(Exception, match=r"did you mean 'diagnose_run'|run is missing"):

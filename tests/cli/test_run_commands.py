@@ -115,7 +115,7 @@ def test_a_run_says_how_the_calls_of_its_agent_became_known(played: CommandFolde
     assert (
         "Played in             this machine, in processes that trials share\n" in played.run("run", "info", "1").output
     )
-    assert "Capture               told\n" in played.run("run", "info", "1").output
+    assert "Recorded as the agent reported it\n" in played.run("run", "info", "1").output
 
 
 def test_an_unknown_run_is_answered_with_the_nearest(played: CommandFolder) -> None:

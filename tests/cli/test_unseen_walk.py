@@ -132,7 +132,7 @@ def test_no_door_judges_calls_that_cannot_be_seen(kind: str, place: CommandFolde
     run = json.loads(done.stdout)["runs"][0]
     assert (run["n_unscored"], run["n_scored"]) == (1, 0)
     assert "tool_used: " + UNSEEN_CALLS in plain(place.run("eval", target, path).output)
-    assert "Capture      answers" in shown.stdout
+    assert "Recorded by its answers alone" in shown.stdout
     check_text(text)
     check_text(by_tool["text"])
     assert by_tool["first_divergence"] == f"tool_used: {UNSEEN_CALLS}"

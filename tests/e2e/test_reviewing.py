@@ -413,6 +413,31 @@ def test_a_phone_shows_the_first_turn_on_the_first_screen(window: engines.Window
         window.resize(1440, 900)
 
 
+WRITTEN = """(() => {
+  const field = document.querySelector(".composer [data-enter]");
+  field.value = arguments[0];
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  toast("Not stored.", "failed");
+  return true;
+})()"""
+NOTE_IS_ABOVE = """(() => {
+  const note = document.querySelector("#toasts .note[data-kind=failed]")?.getBoundingClientRect();
+  const composer = document.querySelector(".composer").getBoundingClientRect();
+  return Boolean(note) && composer.height > 150 && note.bottom <= composer.top + 1;
+})()"""
+
+
+def test_a_note_stands_above_a_long_composer(window: engines.Window, desk: RunningDesk) -> None:
+    go(window, desk, "/sessions/new?agent=parrot")
+    window.press("Start session")
+    window.find("#turns")
+    window.wait_for(f"{IS_READY} && document.querySelector('.composer [data-enter]')")
+
+    window.ask(WRITTEN, "\n".join(map(str, range(12))))
+
+    window.wait_for(NOTE_IS_ABOVE)
+
+
 MACHINE_WORDS = re.compile(
     r"Capture:|adapter|Data of the source|reward failed|Played in processes of this machine|\bNone\b"
 )

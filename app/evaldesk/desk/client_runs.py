@@ -21,14 +21,12 @@ from evaldesk.desk.runs.provenance import run_digest
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import Gates
 from evaldesk.model.blame import Blame
-from evaldesk.model.client_budget import Budget
+from evaldesk.model.client_budget import MARK, Budget
 from evaldesk.model.fork import Fork
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.store import Store
 
-MARK = "Started through the door for coding agents."
-"""The note of these runs, which their client cannot change; the day's budget counts them by it."""
 MAX_RUNS_A_DAY = 1_000
 LOOK_S = 0.2
 MAX_WAIT_S = 50.0

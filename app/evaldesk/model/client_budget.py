@@ -9,6 +9,8 @@ from datetime import datetime
 
 from evaldesk.errors import UsageError
 
+MARK = "Started through the door for coding agents."
+"""The note of runs of coding agents, which no client can change; the day's budget counts them by it."""
 _BUDGET = re.compile(r"(?P<amount>\d{1,9}(?:\.\d{1,6})?)\s*usd/day", re.ASCII | re.IGNORECASE)
 
 

@@ -75,7 +75,7 @@ def test_a_single_run_has_nothing_to_be_compared_with(pages: Any) -> None:
         ("a=1&b=1", 422, "Run 1 is the same as itself"),
         ("&".join(f"run={n}" for n in range(1, 22)), 422, "Tick 2 to 20 runs, not 21"),
         ("run=1&run=1", 200, "Compare two runs"),
-        ("a=1&b=99", 404, "there is no run 99"),
+        ("a=1&b=99", 404, "the list of runs has no run 99"),
         ("a=1&b=../2", 200, "Compare two runs"),
     ],
 )

@@ -14,6 +14,7 @@ from evaldesk.model import Outcome, RunConfig, RunStatus
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
+from evaldesk.model.visibility import capture_words
 from evaldesk.pages.door.runs import listed_runs
 from evaldesk.pages.runs.facts import options_line, played_in, run_fingerprint, spread_of
 from evaldesk.pages.runs.objects import (
@@ -96,7 +97,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         *(("Played on", host) for host in (host_of(run.driver),) if host),
         *_places(run),
         *(("Interpreter", line) for line in _interpreter(config)),
-        *(("Capture", ", ".join(ways)) for ways in (runs.captures(run),) if ways),
+        *(("Calls", words) for words in (capture_words(runs.captures(run)),) if words),
         ("Model", config.model or config.agent_model or ("not in the file" if config.recorded else "the agent's own")),
         ("Eval set", f"{config.evalset_name} {config.evalset_path}".strip()),
         ("Settings", options_line(config)),

@@ -35,6 +35,7 @@ from evaldesk.matching.case_version import case_version
 from evaldesk.metrics import known_metric
 from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.agent_tree import AgentTotals
+from evaldesk.model.client_budget import MARK
 from evaldesk.model.comparison import Bar, Baseline, Comparison, PlayedCase, RunChange, match_cases
 from evaldesk.model.conclusion import VERDICTS, Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
@@ -757,8 +758,8 @@ def run_name(run: RunSummary) -> str:
 
 
 def own_name(run: RunSummary) -> str:
-    """The name of the run, else the first line of its note; empty without both."""
-    if run.config.name:
+    """The name of the run, else the first line of a person's note; empty without both."""
+    if run.config.name or run.note == MARK:
         return run.config.name
     lines = run.note.strip().splitlines()
     return lines[0][:MAX_RUN_NAME] if lines else ""

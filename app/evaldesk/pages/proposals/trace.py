@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from evaldesk.desk.client_runs import MARK
+from evaldesk.model.client_budget import MARK
 from evaldesk.model.conclusion import counted
 from evaldesk.model.proposals import Proposal
 from evaldesk.model.stored import RunSummary

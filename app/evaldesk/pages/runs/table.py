@@ -294,7 +294,9 @@ def table_rows(
     runs = desk.store.runs
     summaries = runs.summaries(query.shown_ids)
     if not summaries:
-        raise NotFoundError(f"there is no run {query.run_ids[0]}; it was deleted, or belongs to another workspace")
+        raise NotFoundError(
+            f"the list of runs has no run {query.run_ids[0]}; it was deleted, or belongs to another workspace"
+        )
     layout = table_layout(runs, summaries)
     pair = compared_pair(runs, *summaries) if len(summaries) == 2 else None
     changes = rows_of_changes(layout, pair) if pair else []

@@ -99,7 +99,7 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
     """The row of a run. Raises NotFoundError when there is none, or it was deleted."""
     row = connection.execute(_RUN_ROW, {"run_id": run_id}).first()
     if row is None:
-        raise NotFoundError(f"there is no run {run_id}; it was deleted, or belongs to another workspace")
+        raise NotFoundError(f"the list of runs has no run {run_id}; it was deleted, or belongs to another workspace")
     return row
 
 
