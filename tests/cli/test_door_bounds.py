@@ -157,3 +157,19 @@ def test_a_search_answers_before_the_index_is_made_and_says_what_is_left(
     assert re.match(r"The texts of \d runs are not all searched yet; the index is made while a desk", first["behind"])
     assert [each["run"] for each in answers[-1]["items"]] == runs[::-1]
     assert answers[-1]["behind"] == ""
+
+
+def test_all_runs_are_reached_page_by_page(desk: Desk) -> None:
+    case = Case("greets", (Turn("greet", Expected(reference="good day")),))
+    runs = [stored_run(desk, [case], []) for _ in range(7)]
+    seen, cursor = [], 0
+
+    for _ in range(10):
+        value = answer(desk, "list_runs", limit=3, cursor=cursor)
+        seen += [each["id"] for each in value["items"]]
+        assert (value["total_count"], value["has_more"]) == (7, value["next_cursor"] is not None)
+        if value["next_cursor"] is None:
+            break
+        cursor = value["next_cursor"]
+
+    assert seen == runs[::-1]

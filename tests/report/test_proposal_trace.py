@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk.client_runs import MARK
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
+from evaldesk.model.client_budget import MARK
 from evaldesk.model.proposals import ProposalDraft
 from evaldesk.pages.proposals.trace import steps_before
 from evaldesk.store import Store

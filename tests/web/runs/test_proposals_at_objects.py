@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from evaldesk.desk.client_proposals import ClientProposalDesk
-from evaldesk.desk.client_runs import MARK
 from evaldesk.desk.failures import TypedFinding, TypedMode
 from evaldesk.desk.runs.accepting import Effect
 from evaldesk.model import Counts
+from evaldesk.model.client_budget import MARK
 from evaldesk.model.evalset import case_key
 from evaldesk.pages.door.trials import VERDICTS
 from evaldesk.pages.proposals.page import read_proposals

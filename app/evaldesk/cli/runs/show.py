@@ -268,10 +268,10 @@ def list_runs(
     evaldesk run list --status running --json
     evaldesk run list --model openai/gpt-5-mini --dataset sums --search nightly
     """
-    filters = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model}
+    filters: Any = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model}
     with stored_runs(workspace) as store:
         runs, n_all = store.list_newest(status, None if is_all else limit, **filters, text=text, is_part=True)
-        answer = listed_runs(store, runs, n_all)
+        answer = listed_runs(store, runs, n_all, has_more=len(runs) < n_all)
     if is_json:
         show_json(answer, indent=2)
         return

@@ -132,10 +132,12 @@ class StoredRuns:
         model: str | None = None,
         text: str = "",
         is_part: bool = False,
+        before: int | None = None,
     ) -> tuple[Sequence[RunSummary], int]:
         """The newest of the matching runs, `limit` of them or all, and the number of all.
 
-        With `is_part` agent, eval set and model are parts of names; `text` is looked for in these and the note.
+        They begin before the run `before`, if given. With `is_part` agent, eval set and model are parts of names;
+        `text` is looked for in these and the note.
         """
         filters: Any = {
             "agent_id": agent_id,
@@ -146,7 +148,8 @@ class StoredRuns:
         }
         counts = self._store.counts_by_status(**filters)
         n_all = counts.get(status, 0) if status else sum(counts.values())
-        return self._store.list(status=status, limit=max(1, n_all) if limit is None else limit, **filters), n_all
+        most = max(1, n_all) if limit is None else limit
+        return self._store.list(status=status, limit=most, before=before, **filters), n_all
 
     def find_last_run(self, agent_id: str, evalset_id: str) -> RunSummary | None:
         """The newest run of an agent and an eval set with a played trial, re-scored and replayed runs left out."""
@@ -760,6 +763,6 @@ def run_name(run: RunSummary) -> str:
 def own_name(run: RunSummary) -> str:
     """The name of the run, else the first line of a person's note; empty without both."""
     if run.config.name or run.note == MARK:
-        return run.config.name
+        return run.config.name or ""
     lines = run.note.strip().splitlines()
     return lines[0][:MAX_RUN_NAME] if lines else ""

@@ -49,7 +49,7 @@ def status_answer(desk: Desk) -> dict[str, Any]:
     }
 
 
-def run_items(desk: Desk, text: str = "", limit: int = N_RUNS) -> dict[str, Any]:
+def run_items(desk: Desk, text: str = "", cursor: int | None = None, limit: int = N_RUNS) -> dict[str, Any]:
     """The newest runs; the filter has words, `status:`, `agent:`, `evalset:` and `model:`."""
     text_filter = read_filter(text, RUN_KEYS)
     status: Any = read_choice(text_filter, "status", get_args(RunStatus))
@@ -59,14 +59,21 @@ def run_items(desk: Desk, text: str = "", limit: int = N_RUNS) -> dict[str, Any]
         "model": text_filter.value("model"),
     }
     runs = desk.stored_runs
-    page, n_all = runs.list_newest(status, limit, **values, text=text_filter.text, is_part=True)
-    return listed_runs(runs, page, n_all)
+    page, n_all = runs.list_newest(
+        status, limit + 1, **values, text=text_filter.text, is_part=True, before=cursor or None
+    )
+    return listed_runs(runs, page[:limit], n_all, has_more=len(page) > limit)
 
 
-def listed_runs(runs: StoredRuns, page: Sequence[RunSummary], n_all: int) -> dict[str, Any]:
-    """A page of runs as `evaldesk run list --json` prints it."""
-    items = [item_of(runs, run) for run in page]
-    return {"items": items, "total_count": n_all, "has_more": len(page) < n_all, "page": "/runs"}
+def listed_runs(runs: StoredRuns, page: Sequence[RunSummary], n_all: int, *, has_more: bool) -> dict[str, Any]:
+    """A page of runs as `evaldesk run list --json` prints it; the next page begins before the run `next_cursor`."""
+    return {
+        "items": [item_of(runs, run) for run in page],
+        "total_count": n_all,
+        "has_more": has_more,
+        "next_cursor": page[-1].id if page and has_more else None,
+        "page": "/runs",
+    }
 
 
 def item_of(runs: StoredRuns, run: RunSummary) -> dict[str, Any]:

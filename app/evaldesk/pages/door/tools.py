@@ -121,8 +121,8 @@ TOOLS: Mapping[str, Tool] = {
             "The newest runs. The filter has words, status:, agent:, evalset: and model:.",
             "pages.door.runs:run_items",
             "run list --json",
-            inputs={"filter": TEXT, "limit": LIMIT},
-            more="list_runs with a filter",
+            inputs={"filter": TEXT, "cursor": CURSOR, "limit": LIMIT},
+            more="list_runs with cursor, or with a filter",
         ),
         Tool(
             "get_run",
