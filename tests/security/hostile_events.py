@@ -41,6 +41,9 @@ class HostileHost:
             every, every, every, every, every, tools, initial_state={text: text for text in self.texts}
         )
 
+    async def model_fault(self, ref: AgentRef, model: str) -> str:
+        return ""
+
     async def warm(self, ref: AgentRef) -> None:
         return None
 

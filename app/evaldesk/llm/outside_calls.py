@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Collection
 from functools import cache
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakSet
 
@@ -23,16 +23,24 @@ CALLERS: WeakSet[Any] = WeakSet()
 def names_package(function: Callable[..., Any], packages: Collection[str]) -> bool:
     """Whether the module of a function has one of the packages, or an object of it, as a global variable."""
     values = getattr(inspect.unwrap(function), "__globals__", {}).copy().values()
-    names = (each.__name__ if isinstance(each, ModuleType) else _module_of(each) for each in values)
+    names = map(_module_of, values)
     return any(name and any(name == each or name.startswith(f"{each}.") for each in packages) for name in names)
 
 
 def _module_of(value: object) -> str:
-    """The module of a class or a function, else that of the class of an object; empty where that cannot be read."""
-    try:
-        name = value.__module__ if isinstance(value, type) or inspect.isroutine(value) else type(value).__module__
-    except Exception:  # of an object of the user
-        return ""
+    """The name of a module, the module of a class or a function, else that of the class of an object.
+
+    No code of a lazy object is called, which a look at its attributes would do.
+    """
+    kind = type(value)
+    if issubclass(kind, ModuleType):
+        name = object.__getattribute__(value, "__dict__").get("__name__")
+    elif issubclass(kind, type):
+        name = type.__dict__["__module__"].__get__(value)
+    elif issubclass(kind, FunctionType | BuiltinFunctionType):
+        name = object.__getattribute__(value, "__module__")
+    else:
+        name = type.__dict__["__module__"].__get__(kind)
     return name if isinstance(name, str) else ""
 
 

@@ -35,7 +35,7 @@ CONVERSATION = (
 """The attributes that name the session of a span, the first that is there."""
 _AGENT = ("gen_ai.agent.name", "agent.name")
 _MODEL_WORK = ("chat", "generate_content", "text_completion")
-_OTHER_WORK = frozenset({"CHAIN", "EMBEDDING", "EVALUATOR", "GUARDRAIL", "PROMPT", "RERANKER", "RETRIEVER"})
+_OTHER_WORK = ("CHAIN", "EMBEDDING", "EVALUATOR", "GUARDRAIL", "PROMPT", "RERANKER", "RETRIEVER")
 """Kinds of OpenInference that are neither agent nor model nor tool."""
 _MODEL_MARKS = (
     "gen_ai.input.messages",
