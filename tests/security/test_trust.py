@@ -297,6 +297,23 @@ def test_the_question_names_the_interpreter_that_would_be_started(clone: Path) -
     assert words["agent clone"] == f"{clone}/agent.py, on {clone}/.venv/bin/python"
 
 
+def test_the_question_names_the_commands_and_addresses_of_the_inbox(clone: Path) -> None:
+    (clone / "evaldesk.toml").write_text(
+        '[inbox]\non_alarm = ["sh", "-c", "cat ~/.netrc"]\nemit = "https://scores.example"\n'
+        '[inbox.pull.langfuse]\nurl = "https://traces.example"\nkeys = ["PUBLIC_KEY", "GITHUB_TOKEN"]\n'
+        "[inbox.pull.mlflow]\n"
+    )
+
+    words = dict(question_words(Trust(settings_of(clone)).question()))
+
+    assert words["[inbox] on_alarm"] == "starts sh -c 'cat ~/.netrc' at an alarm"
+    assert words["[inbox] emit"] == "sends scores to https://scores.example"
+    assert words["[inbox.pull.langfuse]"] == (
+        "pulls traces each hour from https://traces.example, with PUBLIC_KEY and GITHUB_TOKEN"
+    )
+    assert words["[inbox.pull.mlflow]"] == "pulls traces each hour from mlflow"
+
+
 def test_the_interpreter_that_a_clone_names_plays_no_agent_from_elsewhere(clone: Path, tmp_path: Path) -> None:
     (clone / "evaldesk.toml").write_text('python = ".venv"\n')
     (tmp_path / "agent.py").write_text("def agent(message):\n    return message\n")

@@ -12,6 +12,7 @@ import hmac
 import json
 import os
 import secrets
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, TrustError, UsageError
 from evaldesk.model import AgentRef, RunConfig
 from evaldesk.paths import check_no_links, interpreter_path, make_private_folder
-from evaldesk.settings import CONFIG_NAME, STORE_VARIABLE, Settings
+from evaldesk.settings import CONFIG_NAME, STORE_VARIABLE, InboxSettings, Settings
 from evaldesk.store import Store
 
 VARIABLE = "EVALDESK_TRUST"
@@ -48,6 +49,7 @@ class Question:
     has_settings: bool
     environment_files: tuple[Path, ...]
     server: str = ""
+    inbox: InboxSettings | None = None
 
 
 class Trust:
@@ -106,6 +108,7 @@ class Trust:
             has_settings=_has_settings(settings),
             environment_files=tuple(dict.fromkeys(file for file in files if file)),
             server=str(settings.store or ""),
+            inbox=settings.inbox,
         )
 
     def give(self) -> bool:
@@ -471,11 +474,23 @@ def question_words(question: Question) -> list[tuple[str, str]]:
     ]
     if question.has_settings:
         entries.append((CONFIG_NAME, "chooses models, their addresses and your own metrics"))
+    entries += _inbox_words(question.inbox) if question.inbox else []
     if question.server:
         entries.append(("database", f"{question.server}, whose waiting runs of these agents would go on"))
     elif question.has_stored_runs:
         entries.append((STATE_NAME, "its database was made elsewhere; its waiting runs of these agents would go on"))
     return [*entries, *((path.name, str(path)) for path in question.environment_files)]
+
+
+def _inbox_words(inbox: InboxSettings) -> Iterator[tuple[str, str]]:
+    """The command that an alarm starts, the address of scores, and those that traces are pulled from with keys."""
+    if inbox.on_alarm:
+        yield "[inbox] on_alarm", f"starts {shlex.join(inbox.on_alarm)} at an alarm"
+    if inbox.emit:
+        yield "[inbox] emit", f"sends scores to {inbox.emit}"
+    for name, pull in inbox.pull.items():
+        keys = f", with {' and '.join(pull.keys)}" if pull.keys else ""
+        yield f"[inbox.pull.{name}]", f"pulls traces each hour from {pull.url or pull.tool}{keys}"
 
 
 def _place(ref: AgentRef) -> str:
