@@ -19,6 +19,8 @@ from typing import TypeAlias
 from bench.processor import cpu_s_of
 from bench.row import Row, rounded
 from bench.seed import index_copies, read, seed
+from evaldesk.desk.trust import Trust
+from evaldesk.settings import Settings
 
 TOKEN = "a-token-for-the-bench"
 N_ASKED = 30
@@ -49,6 +51,7 @@ def measure(folder: Path) -> Iterator[Row]:
         (workspace / ".evaldesk").mkdir(parents=True)
         run_id = seed(workspace / ".evaldesk" / "evaldesk.db", 1000, 5, n_others)
         if n_others:
+            give_trust(workspace)
             index_copies(workspace, run_id)
         yield from _measure_at(workspace, words, _pages_of(run_id))
     workspace = folder / "large"
@@ -101,12 +104,23 @@ class Served(http.client.HTTPConnection):
         self.pid = pid
 
 
+def trust_of(workspace: Path) -> dict[str, str]:
+    """The variable of the folder with the answers about trust, which are those of no person."""
+    return {"XDG_STATE_HOME": str(workspace / ".trust")}
+
+
+def give_trust(workspace: Path) -> None:
+    """Trust a workspace before its index is made: one that was there before may be of others, and is removed."""
+    Trust(Settings(workspace=workspace, roots=()), trust_of(workspace)).give()
+
+
 @contextmanager
 def served(workspace: Path, *folders: str) -> Iterator[Served]:
-    """A desk at rest on the samples, or on these agents and eval sets of the workspace."""
-    options = ("--no-open", "--port", "0", "--token", TOKEN, "--workspace", str(workspace))
+    """A desk at rest on the samples, or on these agents and eval sets of the workspace, which it trusts."""
+    options = ("--no-open", "--trust", "--port", "0", "--token", TOKEN, "--workspace", str(workspace))
     command = [sys.executable, "-m", "evaldesk", "ui", *(folders or ["--demo"]), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=workspace)
+    environment = os.environ | trust_of(workspace)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=workspace, env=environment)
     assert process.stdout is not None
     port = re.search(r":(\d+)/", process.stdout.readline())
     assert port is not None
