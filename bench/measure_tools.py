@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.measure_pages import SIZES
+from bench.measure_pages import SIZES, give_trust, trust_of
+from bench.measure_scale import patched
 from bench.processor import cpu_s_of
 from bench.row import Row, rounded
 from bench.seed import index_copies, play, seed
@@ -42,9 +43,15 @@ def tool_row(name: str, n_cases: int) -> str:
 
 def measure(folder: Path) -> Iterator[Row]:
     """Each reading tool on a run of forty cases, the two that grow on one of a thousand, then the start."""
+    with patched("XDG_STATE_HOME", trust_of(folder)["XDG_STATE_HOME"]):
+        yield from _measure(folder)
+
+
+def _measure(folder: Path) -> Iterator[Row]:
     (folder / ".evaldesk").mkdir()
     database = folder / ".evaldesk" / "evaldesk.db"
     large = seed(database, LARGE, N, N_OTHERS)
+    give_trust(folder)
     index_copies(folder, large)
     with Store.open(database) as store:
         small, newest = (play(store, random.Random(luck), SMALL, N) for luck in (2, 3))
