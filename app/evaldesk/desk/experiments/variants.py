@@ -300,7 +300,7 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if not name.strip():
             raise UsageError("a variant has no name; give each one", field="variants")
-        _check_shown(name, "a variant", "variants")
+        _check_printable(name, "a variant", "variants")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise UsageError(f"two variants are named {twice!r}; give each its own name", field="variants")
@@ -310,16 +310,16 @@ def check_experiment_name(name: str) -> None:
     """Raise UsageError for the name of an experiment that is empty, too long, or cannot be shown."""
     if not name.strip():
         raise UsageError("the experiment has no name; give it one, or leave the option out", field="experiment")
-    _check_shown(name, "the experiment", "experiment")
+    _check_printable(name, "the experiment", "experiment")
 
 
 def usual_name(text: str) -> str:
     """The name of an experiment after something that a person did not name for it, such as its eval set."""
-    shown = " ".join(_CONTROL.sub(" ", text).split()) or "experiment"
-    return shown if len(shown) <= MOST_NAME else f"{shown[: MOST_NAME - 1]}…"
+    line = " ".join(_CONTROL.sub(" ", text).split()) or "experiment"
+    return line if len(line) <= MOST_NAME else f"{line[: MOST_NAME - 1]}…"
 
 
-def _check_shown(name: str, owner: str, field: str) -> None:
+def _check_printable(name: str, owner: str, field: str) -> None:
     if len(name) > MOST_NAME:
         raise UsageError(
             f"the name of {owner} has {len(name):,} characters; {MOST_NAME} fit: {name[:NAME_LIMIT]!r}…", field=field
