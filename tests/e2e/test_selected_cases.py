@@ -75,3 +75,23 @@ def test_all_that_match_are_selected_and_cleared(someone: Visitor) -> None:
     bar.get_by_role("button", name="Clear").click()
     expect(bar).to_be_hidden()
     expect(page.get_by_label("Select all 450 cases that match")).not_to_be_checked()
+
+
+def test_ticked_cases_get_criteria_by_the_keyboard_and_lose_them(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(f"/evalsets/{someone.evalset('many')}")
+    page.get_by_label("Select c003", exact=True).check()
+    page.get_by_label("Select c004", exact=True).check()
+    page.get_by_role("button", name="Copy, move, reword, criteria").press("Enter")
+    field = page.get_by_label("Metrics that judge them")
+    field.fill("no_such_metric")
+    field.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("no_such_metric")
+    expect(field).to_have_value("no_such_metric")
+
+    field.fill("response_exact")
+    field.press("Enter")
+
+    expect(page.get_by_text("Criteria of 2 cases changed.")).to_be_visible()
+    page.get_by_role("button", name="Undo").press("Enter")
+    expect(page.get_by_text("The step was undone.")).to_be_visible()

@@ -18,6 +18,7 @@ ELSEWHERE = {
     "/runs/{{ run.id }}/deletion": "the list of runs offers to undo it",
     "/sessions/{{ session.id }}/deletion": "the list of chats offers to undo it",
     "/evalsets/{{ file.id }}/trash": "the list of eval sets offers to undo it",
+    "{{ address }}/selection/criteria": "the page of the set names the step, and offers to undo it",
     "{{ address }}/selection/copies": "the page of the set names the step, and offers to undo it",
     "{{ address }}/selection/wordings": "the page of the set names the step, and offers to undo it",
     "{{ address }}/versions": "the page says which version came back, and offers to undo it",

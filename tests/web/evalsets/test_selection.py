@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -269,10 +270,13 @@ def test_a_data_set_is_copied_from_and_never_changed(pages: Pages, data_set: str
     wording = {"case": "c001", "case-0": "c001", "text-0": "x", "take-0": "1"}
     reworded = pages.post(f"/evalsets/{data_set}/selection/wordings", wording)
     deleted = pages.post(f"/evalsets/{data_set}/trash/cases", {"case": "c001"})
+    criteria_answer = pages.post(
+        f"/evalsets/{data_set}/selection/criteria", {"case": "c001", "criteria": "response_exact"}
+    )
 
     assert copied.status_code == 303
     assert pages.stored("other.evalset.json")["eval_cases"][0]["tags"] == ["odd", "quarantine"]
-    for refused in (moved, reworded, deleted):
+    for refused in (moved, reworded, deleted, criteria_answer):
         assert refused.status_code == 422
         assert "he file evalsets/many.evalset.json is above 64 MiB" in refused.text
     assert (pages.folder / "many.evalset.json").read_bytes() == before
@@ -360,3 +364,75 @@ def test_a_step_has_a_most_of_cases(pages: Pages, calc: str) -> None:
 
     assert answer.status_code == 422
     assert json.dumps(pages.stored()).count("eval_id") == 2
+
+
+def test_ticked_cases_get_criteria_of_their_own_in_one_step_and_one_version(
+    pages: Pages, sets: tuple[str, str]
+) -> None:
+    many, _ = sets
+    before = pages.stored("many.evalset.json")
+    pages.get(f"/evalsets/{many}")
+    n = n_versions(pages, many)
+    fields = {"case": ["c001", "c003"], "criteria": "response_exact, response_match_score = 0.6"}
+
+    answer = pages.post(f"/evalsets/{many}/selection/criteria", fields)
+
+    undo = undo_address(pages, answer)
+    assert "Criteria of 2 cases changed." in pages.get(answer.headers["location"]).text
+    criteria_by_id = {
+        case["eval_id"]: case["criteria"]
+        for case in pages.stored("many.evalset.json")["eval_cases"]
+        if "criteria" in case
+    }
+    assert criteria_by_id == {key: {"response_exact": None, "response_match_score": 0.6} for key in ("c001", "c003")}
+    assert n_versions(pages, many) == n + 1
+    same_text = pages.post(f"/evalsets/{many}/selection", {"case": ["c001", "c003"]}).text
+    assert 'value="response_exact, response_match_score = 0.6"' in same_text
+    assert 'name="criteria" value=""' in pages.post(f"/evalsets/{many}/selection", {"case": ["c001", "c002"]}).text
+    assert pages.post(undo).status_code == 303
+    assert pages.stored("many.evalset.json") == before
+
+
+def test_criteria_are_taken_from_all_cases_that_match(pages: Pages, sets: tuple[str, str]) -> None:
+    many, _ = sets
+    query = {"which": "all", "q": "", "with_tag": "odd", "with_only": ""}
+    pages.post(f"/evalsets/{many}/selection/criteria", {**query, "criteria": "response_exact"})
+    assert sum("criteria" in case for case in pages.stored("many.evalset.json")["eval_cases"]) == 225
+
+    pages.post(f"/evalsets/{many}/selection/criteria", {**query, "criteria": "response_exact", "step": "clear"})
+
+    assert not any("criteria" in case for case in pages.stored("many.evalset.json")["eval_cases"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        ("", "Name at least one metric"),
+        ("no_such_metric", "no_such_metric"),
+        ("response_exact, response_exact", "named twice"),
+        ("response_exact = nan", "threshold"),
+        ("response_exact = <b>", "&lt;b&gt;"),
+    ],
+)
+def test_criteria_that_cannot_be_change_nothing_and_stay_in_their_field(
+    pages: Pages, sets: tuple[str, str], typed: str, sentence: str
+) -> None:
+    before = (pages.folder / "many.evalset.json").read_bytes()
+
+    answer = pages.post(f"/evalsets/{sets[0]}/selection/criteria", {"case": ["c001"], "criteria": typed})
+
+    assert answer.status_code == 422
+    assert sentence in answer.text
+    assert f'name="criteria" value="{html.escape(typed)}"' in answer.text
+    assert (pages.folder / "many.evalset.json").read_bytes() == before
+
+
+def test_another_column_named_criteria_is_not_written_over_by_a_step(pages: Pages) -> None:
+    cases = [case_of("a", criteria="by hand"), case_of("b")]
+    set_id = pages.write("own.evalset.json", {"eval_set_id": "own", "eval_cases": cases})
+
+    answer = pages.post(f"/evalsets/{set_id}/selection/criteria", {"case": ["a", "b"], "criteria": "response_exact"})
+
+    assert answer.status_code == 422
+    assert "another column named criteria" in answer.text
+    assert pages.stored("own.evalset.json")["eval_cases"] == cases

@@ -19,7 +19,7 @@ from evaldesk.desk.evalsets.names import free_name
 from evaldesk.errors import ConflictError, EvaldeskError, UsageError
 from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.model.conclusion import counted
-from evaldesk.model.evalset import CRITERIA, PROVENANCE, case_key, splice_cases
+from evaldesk.model.evalset import CRITERIA, PROVENANCE, case_key, own_bars, splice_cases
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.reading.scenario import PLAN
 
@@ -123,21 +123,16 @@ class CaseSteps:
 
         self._cases.replace_all(evalset_id, change, "criteria of the set")
 
-    def narrow(self, evalset_id: str, ids: Collection[str], text: str) -> None:
-        """Have these cases judged by the criteria of `text` alone; empty for all of the run. One step, one version.
+    def narrow(self, evalset_id: str, ids: Collection[str], text: str) -> str:
+        """Have these cases judged by the criteria of `text` alone; empty for all of the run. Gives the token.
 
-        Raises UsageError for a metric that there is not, and for a data set; NotFoundError for an unknown case.
+        Raises UsageError for a metric that there is not, for too many cases, for one with another column of that name
+        and for a data set; NotFoundError for an unknown case.
         """
-        self._cases.check_small(evalset_id)
         bars = bars_of_text(text)
         value: JsonValue = {**bars} if any(bar is not None for bar in bars.values()) else [*bars]
-
-        def change(evalset: EvalSet) -> EvalSet:
-            places = frozenset(places_of(evalset.cases, ids))
-            cases = (_with_criteria(case, value) if at in places else case for at, case in enumerate(evalset.cases))
-            return replace(evalset, cases=tuple(cases))
-
-        self._cases.replace_all(evalset_id, change, f"criteria of {counted(len(ids), 'case')}")
+        note = f"criteria of {counted(len(set(ids)), 'case')}"
+        return self._cases.change_many(evalset_id, ids, lambda case: _with_criteria(case, value), note)
 
     def words(self, evalset_id: str, token: str) -> str:
         """`2 cases copied to trips`, or the words of a step of tags; empty for an unknown token."""
@@ -239,6 +234,8 @@ def with_message(case: Case, text: str, new_id: str) -> Case:
 
 
 def _with_criteria(case: Case, value: JsonValue) -> Case:
+    if case.extra.get(CRITERIA) and not own_bars(case):
+        raise UsageError(f"case {case.id!r} has another column named criteria; change it in its JSON", field="criteria")
     extra = {key: each for key, each in case.extra.items() if key != CRITERIA}
     return replace(case, extra={**extra, CRITERIA: value} if value else extra)
 

@@ -19,7 +19,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.formats import AdkObject, case_from_text, case_to_json, evalset_format, read_evalset
 from evaldesk.model import Case, EvalSet, SessionInit
 from evaldesk.model.conclusion import counted
-from evaldesk.model.evalset import EditedCases, LargeCases, case_key, splice_cases
+from evaldesk.model.evalset import CRITERIA, EditedCases, LargeCases, case_key, splice_cases
 from evaldesk.model.tagged_cases import TagEdit, TaggedCases, tag_edits
 from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.store.evalsets.large import is_data_set
@@ -317,6 +317,8 @@ class CaseDesk:
         if not edits:
             return ""
         before, after = edits[0]
+        if before.extra.get(CRITERIA) != after.extra.get(CRITERIA):
+            return f"criteria of {counted(len(edits), 'case')} changed"
         added_tags = [tag for tag in after.tags if tag not in before.tags]
         removed_tags = [tag for tag in before.tags if tag not in after.tags]
         words = [f"{', '.join(added_tags)} added to"] if added_tags else []

@@ -1,11 +1,11 @@
-"""Steps over the selected cases of an eval set: tags, copies, moves, other wordings, deletion, and their undo.
+"""Steps over the selected cases of an eval set: tags, copies, moves, wordings, criteria, deletion, and their undo.
 
 A selection is the ticked cases, also those of other pages, or all cases that match a search (`which=all`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +17,9 @@ from starlette.routing import Route
 from evaldesk.desk.evalsets.case_steps import MOST_REWORDED, first_message
 from evaldesk.desk.evalsets.cases import places_of
 from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.model import Case
 from evaldesk.pages.case_list import matching_ids
+from evaldesk.web.cases.drafts import shown_criteria
 from evaldesk.web.forms.fields import read_form, text_of, texts_of
 from evaldesk.web.render import desk_of, go, page, refused_status
 
@@ -86,6 +88,21 @@ async def reword(request: Request) -> Response:
     return go(f"/evalsets/{set_id}?changed={token}")
 
 
+async def narrow(request: Request) -> Response:
+    """POST /evalsets/{set_id}/selection/criteria: the criteria of the selected cases; `step=clear` takes them."""
+    form, steps, set_id = await read_form(request), desk_of(request).evalsets.steps, _set_id(request)
+    ids, text = await _selected_ids(request, form), text_of(form, "criteria")
+    try:
+        if text_of(form, "step") == "clear":
+            text = ""
+        elif not text.strip():
+            raise UsageError("name at least one metric", field="criteria")
+        token = await run_in_threadpool(steps.narrow, set_id, ids, text)
+    except EvaldeskError as error:
+        return await _show(request, form, error)
+    return go(f"/evalsets/{set_id}?changed={token}")
+
+
 async def trash(request: Request) -> Response:
     """POST /evalsets/{set_id}/trash/cases: delete the selected cases."""
     form, cases, set_id = await read_form(request), desk_of(request).evalsets.cases, _set_id(request)
@@ -132,9 +149,18 @@ async def _show(
         most_reworded=MOST_REWORDED,
         models=desk_of(request).wordings.models,
         model=text_of(form, "model"),
+        criteria=text_of(form, "criteria")
+        if "criteria" in form
+        else _common_criteria([evalset.cases[place] for place in places]),
         n_proposed=None if proposed_texts is None else len(proposed_texts),
         problem=str(error or ""),
     )
+
+
+def _common_criteria(cases: Sequence[Case]) -> str:
+    """The criteria that all of these cases name; empty where they name none, or others."""
+    texts = {shown_criteria(case) or "" for case in cases}
+    return texts.pop() if len(texts) == 1 else ""
 
 
 async def _selected_ids(request: Request, form: FormData) -> list[str]:
@@ -157,6 +183,7 @@ SET = "/evalsets/{set_id}"
 routes = [
     Route(SET + "/selection", show, methods=["POST"]),
     Route(SET + "/selection/copies", transfer, methods=["POST"]),
+    Route(SET + "/selection/criteria", narrow, methods=["POST"]),
     Route(SET + "/selection/wordings", reword, methods=["POST"]),
     Route(SET + "/tags", change_tags, methods=["POST"]),
     Route(SET + "/trash/cases", trash, methods=["POST"]),
