@@ -63,6 +63,45 @@ def test_an_experiment_that_was_exported_reads_back_equal(place: CommandFolder, 
     assert [each["run"]["results"] for each in first] == [each["run"]["results"] for each in second]
 
 
+@pytest.mark.parametrize("added", [(), ("temperature=0.2",), ("top_p=0.5,1",)], ids=["alone", "and one", "and two"])
+def test_an_experiment_of_one_option_or_with_later_variants_reads_back_equal(
+    place: CommandFolder, added: tuple[str, ...]
+) -> None:
+    evalset = place.evalset("shop", ANSWERS)
+    options = ("--criterion", "response_match_score=0.8", "--vary", "temperature=0,1")
+    assert place.run("eval", place.agent, evalset, *options).exit_code == 0
+    for each in added:
+        assert place.run("experiment", "add", 1, "--vary", each).exit_code == 0
+    file = place.folder / "experiment.json"
+    place.run("experiment", "export", 1, "-o", file)
+
+    result = place.run("experiment", "import", file)
+
+    assert result.exit_code == 0, repr(result.exception)
+    assert numbers(place, 2) == numbers(place, 1)
+
+
+def test_a_full_grid_with_a_later_variant_reads_back_equal(place: CommandFolder) -> None:
+    played(place)
+    assert place.run("experiment", "add", 1, "--vary", "temperature=0.2").exit_code == 0
+    file = place.folder / "experiment.json"
+    place.run("experiment", "export", 1, "-o", file)
+
+    result = place.run("experiment", "import", file)
+
+    assert result.exit_code == 0, repr(result.exception)
+    assert numbers(place, 2) == numbers(place, 1)
+
+
+def test_levels_of_a_file_without_factors_are_left_out(place: CommandFolder) -> None:
+    file = change(played(place), "plan", "factors", [])
+
+    plan = read_experiment(file, "experiment.json").plan
+
+    assert {each.levels for each in plan.variants} == {()}
+    assert plan.grid is None
+
+
 def test_a_file_is_imported_once_unless_again_is_said(place: CommandFolder) -> None:
     file = played(place)
     place.run("experiment", "import", file)
@@ -169,7 +208,6 @@ def test_a_file_with_a_fault_names_it_and_stores_nothing(place: CommandFolder) -
         "levels of no factor": (change(file, "plan", "variants", 0, "levels", ["a", "b", "c"]), "combination"),
         "levels of another": (change(file, "plan", "variants", 0, "levels", ["1", "1"]), "combination"),
         "a missing cell": (change(file, "plan", "variants", 0, "levels", []), "combination"),
-        "levels without factors": (change(file, "plan", "factors", []), "combination"),
         "a factor of many levels": (
             change(file, "plan", "factors", 0, "levels", [str(at) for at in range(10**6)]),
             "combination",

@@ -11,6 +11,7 @@ from typing import Any
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.experiments.confirming import pair_to_confirm
 from evaldesk.desk.experiments.results import Results, analyse_runs, results
+from evaldesk.desk.runs.set_changes import changes_on_page
 from evaldesk.errors import NotFoundError
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.experiment import Analysis
@@ -117,7 +118,7 @@ def read_experiment_page(
     notes = [
         f"Variant {names[each.run_id]} was deleted; its column is empty." for each in table.groups if not each.summary
     ]
-    notes += failure_sentences(loaded)
+    notes += failure_sentences(loaded) + set_sentences(desk, list(loaded.runs.values()))
     if loaded.is_cut:
         notes.append(f"Only the first {loaded.n_blocks} trials of each case count, which all variants have.")
     if len({summary.n_most for summary in summaries}) > 1:
@@ -135,6 +136,17 @@ def read_experiment_page(
         active_ms=max((summary.active_ms for summary in summaries), default=0.0),
         is_live=any(summary.status in LIVE for summary in summaries),
     )
+
+
+def set_sentences(desk: Desk, runs: Sequence[RunSummary]) -> list[str]:
+    """How the eval set of these runs differs now from the cases that they play, once for each version of a set."""
+    different_runs = {(run.config.evalset_id, run.config.evalset_version): run for run in reversed(runs)}
+    changes = [changes_on_page(desk.evalsets, desk.stored_runs, run) for run in reversed(different_runs.values())]
+    return [
+        f"{each.sentence} All variants have the cases as they were at the start of the experiment."
+        for each in changes
+        if each
+    ]
 
 
 def with_case_means(groups: Sequence[TableGroup], analysis: Analysis, names: Mapping[int, str]) -> Sequence[TableGroup]:

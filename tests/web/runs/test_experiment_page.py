@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -294,3 +295,22 @@ def test_the_list_has_pages_and_leaves_out_deleted_variants(pages: RunPages) -> 
 
 def test_a_list_without_experiments_leads_to_the_form(pages: RunPages) -> None:
     assert '<a class="button" href="/runs/new">Add variants to a run</a>' in pages.get("/experiments").text
+
+
+def test_the_page_tells_that_the_set_was_changed_and_that_all_variants_have_its_earlier_cases(pages: RunPages) -> None:
+    of_form = {"vary": ["temperature"], "vary.temperature": ["0", "1"], "cases": "selected"}
+    address = pages.start(**of_form, case=["greets", "misses"])
+    for number in (1, 2):
+        pages.client.within(_has_ended, pages.desk, number)
+    before = pages.get(address).text
+    file = pages.desk.evalsets.list()[0]
+    evalset, version, _ = pages.desk.evalsets.read(file.id)
+    cases = tuple(each for each in evalset.cases if each.id != "greets")
+    pages.desk.evalsets.save(file.id, replace(evalset, cases=cases), version)
+
+    after = pages.get(address).text
+
+    assert "The eval set differs" not in before
+    assert after.count("The eval set differs") == 1
+    assert "1 case is gone (greets)" in after
+    assert "All variants have the cases as they were at the start of the experiment." in after

@@ -76,6 +76,9 @@ def read_experiment(data: bytes, source: str) -> ExperimentFile:
         raise FormatError(
             f"this file is not of `evaldesk experiment export`: {error}; export the experiment again", source=source
         ) from error
+    if not file.plan.factors:  # files of earlier versions have levels of a single option
+        variants = tuple(replace(each, levels=()) for each in file.plan.variants)
+        file = replace(file, plan=replace(file.plan, variants=variants))
     if file.evaldesk_experiment != VERSION:
         raise FormatError(
             f"evaldesk_experiment is {file.evaldesk_experiment}, wanted {VERSION}; update Evaldesk", source=source

@@ -117,7 +117,8 @@ class ExperimentDesk:
         check_names([each.name for each in (*earlier_variants, *variants)])
         if len(earlier_variants) + len(variants) > MOST_VARIANTS:
             raise UsageError(f"an experiment has at most {MOST_VARIANTS} variants", field="variants")
-        plan = replace(experiment.plan, variants=(*earlier_variants, *variants), factors=())
+        all_variants = tuple(replace(each, levels=()) for each in (*earlier_variants, *variants))
+        plan = replace(experiment.plan, variants=all_variants, factors=())
         extend = partial(self._store.experiments.extend, experiment_id, plan)
         await self._runs.start_together(_with_concurrency(plan, run_plans), extend)
 

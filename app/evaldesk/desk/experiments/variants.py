@@ -104,7 +104,7 @@ def _check_once(names: Sequence[str]) -> None:
 
 
 def grid_of(options: Sequence[tuple[str, Sequence[Level]]]) -> tuple[tuple[Factor, ...], tuple[Variant, ...]]:
-    """The factors and the variants of a full grid, the last option varying first.
+    """The factors and the variants of a full grid, the last option varying first; a single option is no factor.
 
     Raises UsageError for an option that is named twice, and above `MOST_VARIANTS`.
     """
@@ -121,12 +121,13 @@ def grid_of(options: Sequence[tuple[str, Sequence[Level]]]) -> tuple[tuple[Facto
             field="vary",
         )
     factors = tuple(Factor(name, tuple(level.name for level in levels)) for name, levels in options)
+    has_factors = len(factors) > 1
     variants = []
     for combination in product(*(levels for _, levels in options)):
         level_names = tuple(level.name for level in combination)
         values = {name: level.text for name, level in zip(names, combination, strict=True) if level.text != AS_IT_IS}
-        variants.append(Variant("/".join(level_names), values, level_names))
-    return factors if len(factors) > 1 else (), tuple(variants)
+        variants.append(Variant("/".join(level_names), values, level_names if has_factors else ()))
+    return factors if has_factors else (), tuple(variants)
 
 
 def listed_variants(
