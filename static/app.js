@@ -1,7 +1,8 @@
 /* What the server cannot do. No framework, no inline handlers, never markup from text (Trusted Types: htmx only).
 
    Elements announce themselves; nothing here knows a page:
-   data-key="n"          a link or button that the key n follows or presses; of several, the first that is shown
+   data-key="n"          a link or button that the key n follows or presses; of several, that of the current
+                         row, else the first that is shown
    data-rows             its children (tbody: rows; else children or [data-row] inside) are walked with j and k;
                          the current row is focused and has data-current; Enter opens its first link, x ticks it
    data-broken           tests that did not pass: n and p walk those that are shown, before they lead to another trial;
@@ -335,7 +336,7 @@ document.addEventListener("click", (event) => {
 function onKey(key, target) {
   if (onGridKey(key, target)) return true;
   if ((key === "n" || key === "p") && hop("[data-broken]", key === "n" ? 1 : -1)) return true;
-  const announced = $$("[data-key]").find((element) => element.dataset.key === key && isShown(element));
+  const announced = [...$$("[data-current] [data-key]"), ...$$("[data-key]")].find((element) => element.dataset.key === key && isShown(element));
   if (announced) return press(announced);
   const choice = document.querySelector(`[data-current] [data-choice="${CSS.escape(key)}"]`);
   if (choice) return press(choice);
@@ -506,10 +507,13 @@ function markFindings() {
 }
 document.addEventListener("DOMContentLoaded", markFindings);
 document.addEventListener("htmx:after:swap", markFindings);
+function unfold(element) {
+  for (let box = element.closest("details:not([open])"); box; box = box.parentElement.closest("details:not([open])")) box.open = true;
+}
 function followMark(link) {
   const mark = link.matches("a") ? $$(`mark[data-finding="${link.dataset.marks}"]`).find(isMarkShown) : document.getElementById(link.dataset.finding)?.querySelector("[data-marks]");
   if (!mark) return false;
-  for (let box = mark.closest("details:not([open])"); box; box = box.parentElement.closest("details:not([open])")) box.open = true;
+  unfold(mark);
   mark.scrollIntoView({ block: "center" });
   mark.focus({ preventScroll: true });
   return true;
@@ -972,6 +976,7 @@ function count(group) {
 
 function followAddress() {
   const target = location.hash.length > 1 ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+  if (target && !target.matches("details")) unfold(target);
   for (const tabs of $$(".tabs")) {
     const links = $$("a[href^='#']", tabs);
     const panels = links.map((link) => document.getElementById(link.hash.slice(1)));

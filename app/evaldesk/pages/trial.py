@@ -120,6 +120,21 @@ class TrialPage:
         return drawn_turns(self.pieces)
 
     @property
+    def n_pinned(self) -> int:
+        """The first turns that were not played: pinned by a fork or by the case."""
+        return self.result.n_prefix_turns if self.result else 0
+
+    @property
+    def pinned_pieces(self) -> Sequence[TurnPanel | Gap]:
+        """The pieces that hold pinned turns alone."""
+        return [each for each in self.pieces if _last_number(each) <= self.n_pinned]
+
+    @property
+    def played_pieces(self) -> Sequence[TurnPanel | Gap]:
+        """The other pieces."""
+        return [each for each in self.pieces if _last_number(each) > self.n_pinned]
+
+    @property
     def key(self) -> TrialKey:
         """The case and the trial, counted from 0."""
         return self.case_index, self.number - 1
@@ -347,6 +362,10 @@ def source_part(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int)
     if at >= len(texts):
         raise NotFoundError(f"the source of trial {key[1] + 1} has no text {at + 1}")
     return text_part(*texts[at], start)
+
+
+def _last_number(piece: TurnPanel | Gap) -> int:
+    return piece.last if isinstance(piece, Gap) else piece.number
 
 
 def _pair_href(runs: RunStore, run_id: int, key: TrialKey) -> str:

@@ -13,7 +13,7 @@ from evaldesk.store import pinned_turns
 from evaldesk.store.database import StorePart
 from evaldesk.store.media import results_whole
 from evaldesk.store.runs import run_queries
-from evaldesk.store.tables.runs import RUN, RUN_SOURCE, VISIBLE
+from evaldesk.store.tables.runs import RUN, RUN_CASE, RUN_SOURCE, VISIBLE
 
 MOST_LISTED = 500
 """Forks of one trial that are read at once, the newest."""
@@ -36,6 +36,19 @@ class ForkStore(StorePart):
     def same(self, fingerprint: str) -> builtins.list[RunSummary]:
         """The runs of the same fork: of the same content, with the same edits and the same agent; oldest first."""
         return self._summaries(RUN.c.fork_fingerprint == fingerprint)
+
+    def strips(self, run_ids: Sequence[int]) -> dict[int, str]:
+        """The letters of the trials of these forks, by their run; `.` is to do."""
+        columns = RUN_CASE.c
+        rows = select(columns.run_id, columns.strip).where(columns.case_index == 0)
+        with self._database.reading() as connection:
+            return {
+                run_id: strip
+                for start in range(0, len(run_ids), MOST_LISTED)
+                for run_id, strip in connection.execute(
+                    rows.where(columns.run_id.in_(run_ids[start : start + MOST_LISTED]))
+                )
+            }
 
     def pinned(self, run_id: int, case_index: int = 0) -> tuple[TurnRecord, ...]:
         """The pinned turns of the trials of a case, with the images of results."""

@@ -19,6 +19,7 @@ from evaldesk.model.stored import LabelFilter, TrialKey
 from evaldesk.pages import trial as pages
 from evaldesk.pages.accepting import accept_href
 from evaldesk.pages.failures.kind import read_findings
+from evaldesk.pages.fork_rail import read_rail
 from evaldesk.pages.labels import cursor_time, read_labels
 from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.pair import read_pair
@@ -75,6 +76,8 @@ async def trial_page(
         is_swap=target_of(request) == "labels",
         offer=offer,
         other_scorings=other_scorings,
+        rail=await asyncio.to_thread(read_rail, desk_of(request), trial.summary, key),
+        is_prefix_open=0 < turn <= trial.n_pinned,
         edit_href=f"/evalsets/{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
         away="" if evalset else away_sentence(config),
         again_href=f"/runs/new?{urlencode(again)}",
