@@ -10,6 +10,7 @@ import pytest
 from evaldesk.desk.chat.recording import changed_keys, record_session
 from evaldesk.model import Event, StopReason, ToolCall, TurnRecord
 from evaldesk.model.stored import StoredSession
+from evaldesk.transcripts.conversation_case import turn_expecting
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -55,6 +56,19 @@ def test_a_turn_without_calls_proposes_that_no_tool_may_be_called() -> None:
     recording = record_session(session_of(said("Hi", Event("agent_message", text="Hello"))), app_name="dice")
 
     assert recording.turns[0].turn.expected.tool_calls == ()
+
+
+def test_a_turn_of_which_only_the_answer_was_seen_proposes_no_calls() -> None:
+    answer = Event("agent_message", text="Hello")
+    hidden, seen = said("Hi", answer, captures=("answers",)), said("Hi", answer)
+
+    recording = record_session(session_of(hidden, seen), app_name="dice")
+
+    assert [each.turn.expected.tool_calls for each in recording.turns] == [None, ()]
+    assert [each.turn.expected.reference for each in recording.turns] == ["Hello", "Hello"]
+    assert "so its calls are not expected" in recording.turns[0].warning
+    assert recording.turns[1].warning == ""
+    assert [turn_expecting(each).expected.tool_calls for each in (hidden, seen)] == [None, ()]
 
 
 def test_ids_of_calls_are_not_kept() -> None:

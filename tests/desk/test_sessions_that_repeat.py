@@ -22,7 +22,15 @@ from evaldesk import Event, ToolCall
 from evaldesk.agents.python import PythonAgent
 from evaldesk.desk.chat.recording import record_session
 from evaldesk.desk.chat.replays import is_cheap
-from evaldesk.diff.repetition import MAX_VALUES, changing_places, look_of, matchers_for, pattern_of, repeatable_case
+from evaldesk.diff.repetition import (
+    MAX_VALUES,
+    changing_places,
+    look_of,
+    matchers_for,
+    pattern_of,
+    repeatable_case,
+    sentence_pattern,
+)
 from evaldesk.engine import play_trial
 from evaldesk.matching import Allowance, read_allowances
 from evaldesk.metrics import score_trial
@@ -33,6 +41,7 @@ REF = AgentRef("stamped", "tests", "agent")
 MESSAGES = ("Book a table for two", "Thanks")
 count = itertools.count(1)
 chance = random.Random(7)
+blanks = itertools.count()
 remarks = itertools.cycle(["Of course.", "With pleasure, see you soon!", "Done and noted in the book of guests."])
 
 
@@ -138,6 +147,10 @@ def answer_with_number(message: str, state: dict[str, Any]) -> str:
     return f"Order {next(count)} of {time.time()}"
 
 
+def streamed_answer(message: str, state: dict[str, Any]) -> str:
+    return f"Order {next(count)} {chance.random()}" + " " * (next(blanks) % 2)
+
+
 def free_answer(message: str, state: dict[str, Any]) -> str:
     return next(remarks)
 
@@ -150,7 +163,7 @@ def same_answer(message: str, state: dict[str, Any]) -> str:
 AGENTS: list[Callable[..., Any]] = [
     *(stamped, text_time, milliseconds, day, english_time, clock, process_counter, session_id, hex_id, short_id),
     *(nested, list_of_times, random_score, noise, growing_list, transient, booking, same_tool_twice),
-    *(answer_with_number, free_answer, same_answer),
+    *(answer_with_number, streamed_answer, free_answer, same_answer),
 ]
 ONCE = {"stamped", "text_time", "nested", "session_id", "hex_id", "transient", "same_answer"}
 """Agents whose first run is green although nothing else was played."""
@@ -346,6 +359,16 @@ def test_a_changing_value_is_named_by_its_look_and_has_a_matcher(
 )
 def test_a_pattern_keeps_what_the_texts_share(texts: list[str], pattern: str) -> None:
     assert pattern_of(texts) == pattern
+
+
+def test_the_blank_at_the_end_of_a_streamed_answer_is_no_part_of_its_pattern() -> None:
+    pattern = sentence_pattern(["Order 7 is late. ", "Order 81 is late."])
+
+    assert pattern == r"Order \S+ is late\."
+    assert [
+        Allowance(1, answer_pattern=pattern).accepts_answer(answer)
+        for answer in ("Order 9 is late.", "Order 9 is late. ", "Order 9 is late. Sorry.")
+    ] == [True, True, False]
 
 
 def test_a_value_that_the_user_gave_is_not_suspected() -> None:

@@ -412,8 +412,11 @@ def _is_accepted(place: ChangingPlace, allowances: Sequence[Allowance]) -> bool:
 
 
 def sentence_pattern(texts: Sequence[str]) -> str:
-    """The common text with free places for words with digits; empty where other words differ as well."""
-    rows = [re.split(r"(\s+)", text) for text in texts]
+    """The common text with free places for words with digits; empty where other words differ as well.
+
+    White space at the ends of the texts is no part of it.
+    """
+    rows = [re.split(r"(\s+)", text.strip()) for text in texts]
     if len({len(row) for row in rows}) != 1:
         return ""
     pieces = []

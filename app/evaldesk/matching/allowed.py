@@ -83,7 +83,8 @@ class Allowance:
     def accepts_answer(self, answer: str) -> bool:
         """Whether it is of an answer, and of this one. Raises MetricError."""
         if self.answer_pattern:
-            return has_match(self.answer_pattern, answer, is_whole=True)
+            # An agent that streams may end its answer with the blank after its last word.
+            return any(has_match(self.answer_pattern, text, is_whole=True) for text in {answer, answer.strip()})
         return self.answer == answer
 
     def reason(self, expected: JsonValue, actual: JsonValue, start_time: float | None = None) -> str:

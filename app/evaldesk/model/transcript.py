@@ -233,6 +233,11 @@ class TurnRecord:
         return tuple(event.call for event in self.own_events if event.kind == "tool_call" and event.call)
 
     @property
+    def known_calls(self) -> tuple[ToolCall, ...] | None:
+        """The calls of `tool_calls`; None where only the answer was seen, so that a case can expect none of them."""
+        return None if self.hides_calls else self.tool_calls
+
+    @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls of `tool_calls` without a result."""
         results = Counter(call_key(event.call) for event in self.events if event.kind == "tool_result" and event.call)

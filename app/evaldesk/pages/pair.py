@@ -230,7 +230,7 @@ def _turn(
     at: int, turn_a: Sequence[TurnRecord], turn_b: Sequence[TurnRecord], room: int, *, is_all: bool
 ) -> tuple[PairTurn, int]:
     a, b = next(iter(turn_a), TurnRecord("")), next(iter(turn_b), TurnRecord(""))
-    rows = turn_diff(Expected(None if a.hides_calls else a.tool_calls), b).calls
+    rows = turn_diff(Expected(a.known_calls), b).calls
     rows_to_show = [row for row in rows if is_all or row.op != "="]
     rows_on_page = rows_to_show[: max(0, room)]
     only = "" if turn_a and turn_b else "A" if turn_a else "B"

@@ -83,6 +83,8 @@ def turn_expecting(record: TurnRecord, *, keeps_ids: bool = True) -> Turn:
         for call, result in call_results
         if call and call.name
     ]
-    calls = tuple(ToolCall(call.name, call.args, call.id if keeps_ids else None) for call in record.tool_calls)
+    calls = record.known_calls
+    if calls is not None:
+        calls = tuple(ToolCall(call.name, call.args, call.id if keeps_ids else None) for call in calls)
     extra = {RESPONSES: responses} if responses else {}
     return Turn(record.query, Expected(calls, record.intermediate, record.answer or None, extra), media=record.media)

@@ -45,10 +45,15 @@ class CountingHost(ScriptedHost):
     may_go_on: asyncio.Event = field(default_factory=asyncio.Event)
     n: int = 5
     error: str = ""
+    under_way: set[str] = field(default_factory=set)
+    together: list[int] = field(default_factory=list)
 
     async def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
         self.specs.append(spec)
+        self.under_way.add(spec.session_id)
+        self.together.append(len(self.under_way))
         await self.may_go_on.wait()
+        self.under_way.discard(spec.session_id)
         if self.error:
             raise RuntimeError(self.error)
         self.n += 1
@@ -171,6 +176,7 @@ def test_replays_show_what_changes_and_typed_text_stays(pages: Pages, host: Coun
     assert "replay 1 of 2" in running
     assert "You can add the case now." in running
     assert [spec.message for spec in host.specs] == ["Book", "Book"]
+    assert host.together == [1, 1], "two at once share the objects of one event loop"
     assert 'value="my_name"' in page
     assert "Done.</textarea>" in page
     assert "Compared with 2 replays: the other values repeat. The replays cost $0.002" in page

@@ -40,21 +40,26 @@ MAX_NAMED = 10
 class RecordedTurn:
     """A turn of a session as a turn of a case; `why_left_out` is empty when it is proposed.
 
-    `decisions` are a person's decisions in it, `edited_keys` the keys of the state that a person changed before it.
+    `decisions` are a person's decisions in it, `edited_keys` the keys of the state that a person changed before it. A
+    turn that `hides_calls` showed its answer alone.
     """
 
     turn: Turn
     why_left_out: str = ""
     decisions: tuple[Decision, ...] = ()
     edited_keys: tuple[str, ...] = ()
+    hides_calls: bool = False
 
     @property
     def warning(self) -> str:
-        """The parts of a session that a trial cannot repeat; empty without any."""
-        sentence = (
-            f"You changed {_join_names(self.edited_keys)} of the state before this turn. A trial does not do that."
-        )
-        return sentence if self.edited_keys else ""
+        """The parts of a session that a trial cannot repeat or that were not seen; empty without any."""
+        sentences = []
+        if self.edited_keys:
+            names = _join_names(self.edited_keys)
+            sentences.append(f"You changed {names} of the state before this turn. A trial does not do that.")
+        if self.hides_calls:
+            sentences.append("Only the answer of this turn was seen, so its calls are not expected.")
+        return " ".join(sentences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +159,14 @@ def changed_keys(before: JsonObject, after: JsonObject) -> JsonObject:
 def _record_turn(record: TurnRecord, before: JsonObject) -> RecordedTurn:
     edited_keys = tuple(change.key for change in state_diff(before, record.state_before))
     # A call's id is new each time: it is no part of an expectation.
-    calls = tuple(ToolCall(call.name, call.args) for call in record.tool_calls)
+    calls = None if record.known_calls is None else tuple(ToolCall(call.name, call.args) for call in record.known_calls)
     decisions = tuple(event.decision for event in record.events if event.kind == "decision" and event.decision)
     reason = LEFT_OUT.get(record.stop_reason, "") or (LEFT_OUT["error"] if record.error else "")
     if reason:
         # The missing events of an interrupted turn are no expectation.
         turn = Turn(record.query, Expected(tool_calls=calls or None), media=record.media)
-        return RecordedTurn(turn, reason, decisions, edited_keys)
+        return RecordedTurn(turn, reason, decisions, edited_keys, record.hides_calls)
     expectation = Expected(tool_calls=calls, intermediate=record.intermediate, reference=record.answer or None)
     return RecordedTurn(
-        Turn(record.query, expectation, media=record.media), decisions=decisions, edited_keys=edited_keys
+        Turn(record.query, expectation, media=record.media), "", decisions, edited_keys, record.hides_calls
     )

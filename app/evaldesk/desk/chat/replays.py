@@ -107,10 +107,9 @@ class ReplayDesk:
             return str(error)
         replays.error = ""
         replays.n += n
-        for _ in range(n):
-            task = asyncio.create_task(self._play(case, agent_id, replays))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        task = asyncio.create_task(self._play_all(case, agent_id, replays, n))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return ""
 
     def note_case(self, case: Case, agent_id: str, place: tuple[str, str], recorded_at: float | None) -> None:
@@ -136,6 +135,12 @@ class ReplayDesk:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # One after the other: two at once have an event loop each in the one process of the chat, and an agent that holds
+    # a client of one loop would answer otherwise than it does. (decision 504)
+    async def _play_all(self, case: Case, agent_id: str, replays: Replays, n: int) -> None:
+        for _ in range(n):
+            await self._play(case, agent_id, replays)
 
     async def _play(self, case: Case, agent_id: str, replays: Replays) -> None:
         try:
