@@ -7,8 +7,10 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -72,7 +74,7 @@ class SearchDesk:
         except FAULTS as error:
             log.warning("the texts of trials cannot be searched: %s", error)
             return Hits(behind="The texts of trials cannot be searched now; the log has the reason.")
-        texts = [hit for place in matches.places if (hit := self._hit(place, query))]
+        texts = self._text_hits(matches.places, query)
         note_hits = [hit for note in notes if (hit := self._note_hit(note.place, note.text, note.author, query))]
         return Hits(texts, note_hits, search.refusal or _behind(matches.n_behind))
 
@@ -113,15 +115,34 @@ class SearchDesk:
         """The searched text of a trial, without secrets."""
         return self._scrubbed("\n".join(trial_pieces(result)))
 
-    def _hit(self, place: SearchPosition, query: str) -> Hit | None:
-        try:
-            case = self._store.runs.case(place.run_id, place.case_index)
-            if place.trial_index is None:
-                pieces = case_pieces(case)
-            else:
-                pieces = list(trial_pieces(self._store.runs.trial(place.run_id, place.case_index, place.trial_index)))
-        except NotFoundError:  # it was deleted a moment ago
+    def _text_hits(self, places: Sequence[SearchPosition], query: str) -> list[Hit]:
+        """The hits at some places, those of a run read together; without those that were deleted a moment ago."""
+        hits: dict[SearchPosition, Hit] = {}
+        for run_id, group in groupby(sorted(places, key=lambda place: place.run_id), lambda place: place.run_id):
+            of_run = list(group)
+            keys = [(place.case_index, place.trial_index) for place in of_run if place.trial_index is not None]
+            with suppress(NotFoundError):
+                cases = self._store.runs.some_cases(run_id, [place.case_index for place in of_run])
+                results = self._store.runs.trials(run_id, keys, is_whole=False) if keys else {}
+                hits |= {place: hit for place in of_run if (hit := self._hit(place, cases, results, query))}
+        return [hits[place] for place in places if place in hits]
+
+    def _hit(
+        self,
+        place: SearchPosition,
+        cases: Mapping[int, Case],
+        results: Mapping[tuple[int, int], TrialResult],
+        query: str,
+    ) -> Hit | None:
+        case = cases.get(place.case_index)
+        if case is None:
             return None
+        pieces = case_pieces(case)
+        if place.trial_index is not None:
+            result = results.get((place.case_index, place.trial_index))
+            if result is None:
+                return None
+            pieces = list(trial_pieces(result))
         return Hit(place, case.id, snippet([self._scrubbed(piece) for piece in pieces], query))
 
     def _note_hit(self, place: SearchPosition, text: str, author: str, query: str) -> Hit | None:

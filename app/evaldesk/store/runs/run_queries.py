@@ -189,14 +189,12 @@ def trials(
     Unless they are `is_whole`, results of tools have the digests of their images.
     """
     run_row(connection, run_id)
-    columns, key_set = TRANSCRIPT.c, set(keys)
+    columns = TRANSCRIPT.c
     rows = select(columns.case_index, columns.trial_index, columns.codec, columns.data).where(
-        columns.run_id == run_id,
-        columns.case_index.in_({case_index for case_index, _ in key_set}),
-        columns.trial_index.in_({trial_index for _, trial_index in key_set}),
+        columns.run_id == run_id, tuple_(columns.case_index, columns.trial_index).in_([*dict.fromkeys(keys)])
     )
     newest = {(row.case_index, row.trial_index): row for row in connection.execute(rows.order_by(columns.attempt))}
-    trial_results = [_trial(run_id, key, row) for key, row in newest.items() if key in key_set]
+    trial_results = [_trial(run_id, key, row) for key, row in newest.items()]
     results = {
         (result.case_index, result.trial_index): result for result in with_pinned(connection, run_id, trial_results)
     }

@@ -355,6 +355,7 @@ TRIAL_PROMPTS = Row.metadata.tables["trial_prompts"]
 LABEL = Row.metadata.tables["label"]
 LABEL_TOTAL = Row.metadata.tables["label_total"]
 
+Index("ix_run_case_digest_run_id", RUN_CASE.c.digest, RUN_CASE.c.run_id)
 Index("ix_run_case_worst", RUN_CASE.c.run_id, RUN_CASE.c.worst, RUN_CASE.c.n_errored.desc(), RUN_CASE.c.case_index)
 
 _IS_KNOWN = TRIAL.c.divergence.is_not(None)
