@@ -13,6 +13,17 @@ from bench.measure_pages import TOKEN, served
 from bench.row import Row, rounded
 
 SIZES = (10_000, 200_000)
+HEALTH = """
+from time import process_time
+from evaldesk.cli.runs.shared import opened_desk
+from evaldesk.pages.door.evalsets import find_file
+from evaldesk.pages.set_health.health import read_health
+with opened_desk(None) as desk:
+    begun = process_time()
+    read_health(desk, find_file(desk, "rows"), None, "")
+    print(process_time() - begun)
+"""
+"""The health of a set that was read before, in a process of its own."""
 
 
 def measure(folder: Path) -> list[Row]:
@@ -59,10 +70,12 @@ def _pages(folder: Path, n: int) -> list[Row]:
         ("run form again", form, 50),
     )
     with served(folder, ".") as connection:
-        return [
+        rows = [
             Row(f"{what}, a set of {n:,} cases", rounded(_ask(connection, path)[0]), "ms", budget)
             for what, path, budget in pages
         ]
+    done = subprocess.run([sys.executable, "-c", HEALTH], cwd=folder, capture_output=True, text=True, check=True)
+    return [*rows, Row(f"health, a set of {n:,} cases: processor", rounded(float(done.stdout)), "CPU-s", 3)]
 
 
 def _ask(connection: http.client.HTTPConnection, path: str) -> tuple[float, str]:

@@ -11,6 +11,7 @@ import pytest
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
+from evaldesk.matching.case_facts import facts_of_case, leak_words
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import (
     AgentDescription,
@@ -30,7 +31,6 @@ from evaldesk.model.transcript import Change
 from evaldesk.pages.set_health.coverage import PassingTrial, tool_coverage
 from evaldesk.pages.set_health.finding import FINDING_KINDS, Finding, kinds_of
 from evaldesk.pages.set_health.health import SetHealth, health_of
-from evaldesk.pages.set_health.texts import leak_words
 from evaldesk.store.runs.set_outcomes import CaseOutcome, SetRun
 
 SAMPLES = Path(__file__).resolve().parents[2] / "evalsets"
@@ -143,7 +143,8 @@ def test_a_call_in_a_passing_trial_tests_a_tool_but_asks_for_no_case() -> None:
     cases = (asking("Hello"), Case("quiet", (Turn("No tools please", Expected(())),)))
     trials = [PassingTrial("one", (ToolCall("seen"), ToolCall("unknown")))]
 
-    seen, none = tool_coverage(AgentDescription("a", "adk", tools=tools), cases, trials)
+    facts = [facts_of_case(case) for case in cases]
+    seen, none = tool_coverage(AgentDescription("a", "adk", tools=tools), [case.id for case in cases], facts, trials)
 
     assert [seen.mark(place) for place in range(2)] == ["seen", "forbids"]
     assert [none.mark(place) for place in range(2)] == ["never", "forbids"]

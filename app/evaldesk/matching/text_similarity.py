@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -75,26 +75,28 @@ def _jaccard(some: Shingles, others: Shingles) -> float:
 class AlikeGroups(NamedTuple):
     """The indexes of texts that are alike in groups of at least two, in order.
 
-    `is_whole` is False where so many pairs looked alike that not all were compared.
+    `is_whole` is False where too many pairs looked alike to compare all.
     """
 
     groups: list[list[int]]
     is_whole: bool
 
 
-def alike_groups(
-    texts: Sequence[str], threshold: float = TWINS, on_progress: Callable[[int], None] = lambda _: None
-) -> AlikeGroups:
-    """The texts that are alike, joined by union; every pair that joins two was compared exactly.
+def alike_groups(texts: Sequence[str], threshold: float = TWINS) -> AlikeGroups:
+    """The texts that are alike, joined by union; every pair that joins two was compared exactly."""
+    starts = range(0, len(texts), TEXTS_AT_ONCE)
+    lines = chain.from_iterable(_lines_of(texts[start : start + TEXTS_AT_ONCE]) for start in starts)
+    return alike_lines([*lines], threshold)
 
-    Of more than EXACT_TEXTS different texts the pairs are found by MinHash. `on_progress` is told the number of texts
-    that were read.
+
+def alike_lines(all_lines: Sequence[str], threshold: float = TWINS) -> AlikeGroups:
+    """The groups of texts whose `words_of` are given with a space between.
+
+    Of more than EXACT_TEXTS different texts the pairs are found by MinHash.
     """
     indexes_by_line: dict[str, list[int]] = {}
-    for start in range(0, len(texts), TEXTS_AT_ONCE):
-        for index, line in enumerate(_lines_of(texts[start : start + TEXTS_AT_ONCE]), start):
-            indexes_by_line.setdefault(line, []).append(index)
-        on_progress(min(start + TEXTS_AT_ONCE, len(texts)))
+    for index, line in enumerate(all_lines):
+        indexes_by_line.setdefault(line, []).append(index)
     lines = list(indexes_by_line)
     shingles_of = lru_cache(maxsize=100_000)(lambda place: _shingles(lines[place].split(" ") if lines[place] else ()))
     pairs = _pairs_by_minhash(lines) if len(lines) > EXACT_TEXTS else _pairs_by_shingle(lines)

@@ -15,6 +15,7 @@ from itertools import islice
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+from evaldesk.model.case_facts import CaseFacts
 from evaldesk.model.media import Media
 
 if TYPE_CHECKING:
@@ -263,6 +264,10 @@ class LargeCases(EditedCases):
     @abstractmethod
     def versions(self) -> Iterator[tuple[str, str]]:
         """The id and the `case_version` of each case, in order; no case is read."""
+
+    @abstractmethod
+    def case_facts(self) -> Iterator[CaseFacts]:
+        """The facts of each case, in order; no case is read."""
 
     @abstractmethod
     def id_at(self, number: int) -> str:

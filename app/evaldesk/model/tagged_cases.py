@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import overload
 
+from evaldesk.model.case_facts import CaseFacts
 from evaldesk.model.evalset import Case, CaseGroup, EditedCases, LargeCases, case_key
 
 
@@ -84,6 +85,9 @@ class TaggedCases(LargeCases):
 
     def versions(self) -> Iterator[tuple[str, str]]:
         return self.file_cases.versions()
+
+    def case_facts(self) -> Iterator[CaseFacts]:
+        return self.file_cases.case_facts()
 
     def id_at(self, number: int) -> str:
         return self.file_cases.id_at(number)

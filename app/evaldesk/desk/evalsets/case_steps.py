@@ -107,7 +107,8 @@ class CaseSteps:
     def set_criteria(self, evalset_id: str, text: str, seen_text: str | None = None) -> None:
         """Give the set the criteria of `text`, a line each; without any line its runs have those beside it again.
 
-        `seen_text` are those that the person saw. Raises UsageError, FormatError, ConflictError for others by now.
+        `seen_text` are the criteria on the page of the person. Raises UsageError, FormatError, and ConflictError where
+        the set has others by now.
         """
         self._cases.check_small(evalset_id)
         criteria = criteria_of_text(text)

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from evaldesk.matching import required_calls
-from evaldesk.model import AgentDescription, Case, JsonObject, ToolCall
+from evaldesk.matching.case_facts import VALUE_CHARACTERS, noted_values
+from evaldesk.model import AgentDescription, JsonObject, ToolCall
+from evaldesk.model.case_facts import CaseFacts
 from evaldesk.model.json_text import short_json
 from evaldesk.pages.set_health.finding import Finding
+from evaldesk.wire import from_json
 
+Calls: TypeAlias = list[tuple[str, dict[str, list[str]]]]
+"""The `calls` of the facts of a case."""
 MAX_ENUM = 100
 """Values of an enum that are told apart."""
 TEMPORARY = ("temp:", "_")
@@ -74,26 +79,26 @@ class ToolCoverage:
 
 
 def tool_coverage(
-    description: AgentDescription, cases: Sequence[Case], trials: Iterable[PassingTrial]
+    description: AgentDescription, ids: Sequence[str], facts: Sequence[CaseFacts], trials: Iterable[PassingTrial]
 ) -> tuple[ToolCoverage, ...]:
     """The tools of the agent and of the agents below it, by the cases that expect them."""
     tools: dict[str, ToolCoverage] = {}
     _add_tools(tools, description)
-    for place, case in enumerate(cases):
-        for call in expected_calls(case):
-            if tool := tools.get(call.name):
+    for place, each in enumerate(facts if tools else ()):
+        for name, args in from_json(each.calls, Calls) if each.calls else ():
+            if tool := tools.get(name):
                 tool.expected.add(place)
-                _use(tool, call.args, is_expected=True)
-        if case.turns and all(turn.expected.tool_calls == () for turn in case.turns):
+                _use(tool, args, is_expected=True)
+        if each.calls == "[]":
             for tool in tools.values():
                 tool.forbidden.add(place)
-    places = {case.id: place for place, case in enumerate(cases)}
+    places = {case_id: place for place, case_id in enumerate(ids)}
     for trial in trials:
         for call in trial.calls:
             tool = tools.get(call.name)
             if tool is not None and trial.case_id in places:
                 tool.seen.add(places[trial.case_id])
-                _use(tool, call.args, is_expected=False)
+                _use(tool, {name: noted_values(value) for name, value in call.args.items()}, is_expected=False)
     return tuple(tools.values())
 
 
@@ -117,32 +122,22 @@ def _enum_values(schema: object) -> tuple[str, ...]:
         return ()
     values = schema.get("enum")
     if isinstance(values, list):
-        return tuple(short_json(value, 60) for value in values[:MAX_ENUM] if value is not None)
+        return tuple(short_json(value, VALUE_CHARACTERS) for value in values[:MAX_ENUM] if value is not None)
     options = schema.get("anyOf")
     enums = [_enum_values(option) for option in options] if isinstance(options, list) else []
     return next(filter(None, enums), ())
 
 
-def _use(tool: ToolCoverage, args: JsonObject, *, is_expected: bool) -> None:
-    for name, value in args.items():
+def _use(tool: ToolCoverage, args: Mapping[str, Sequence[str]], *, is_expected: bool) -> None:
+    for name, values in args.items():
         if argument := tool.arguments.get(name):
             argument.is_expected |= is_expected
             argument.is_seen = True
             if argument.values:
-                items = value if isinstance(value, list) else [value]
-                argument.used_values |= {short_json(item, 60) for item in items}
+                argument.used_values.update(values)
 
 
-def expected_calls(case: Case) -> Iterator[ToolCall]:
-    """The calls that a case expects of its turns, or requires somewhere in its conversation."""
-    for turn in case.turns:
-        yield from turn.expected.tool_calls or ()
-    for call in required_calls(case) or ():
-        if not call.by_user:
-            yield ToolCall(call.name, call.args)
-
-
-def tool_findings(tools: Sequence[ToolCoverage], cases: Sequence[Case]) -> Iterator[Finding]:
+def tool_findings(tools: Sequence[ToolCoverage], ids: Sequence[str]) -> Iterator[Finding]:
     """The findings about tools, arguments and values."""
     untested_tools = [tool for tool in tools if not tool.is_tested]
     forbidding = {place for tool in untested_tools for place in tool.forbidden}
@@ -150,9 +145,7 @@ def tool_findings(tools: Sequence[ToolCoverage], cases: Sequence[Case]) -> Itera
     yield Finding("untested_tools", tuple(tool.name for tool in untested_tools), detail=detail)
     seen_tools = [tool for tool in tools if tool.seen and not tool.expected]
     places = sorted({place for tool in seen_tools for place in tool.seen})
-    yield Finding(
-        "expected_nowhere", tuple(tool.name for tool in seen_tools), tuple(cases[place].id for place in places)
-    )
+    yield Finding("expected_nowhere", tuple(tool.name for tool in seen_tools), tuple(ids[place] for place in places))
     arguments = [(tool, argument) for tool in tools if tool.is_tested for argument in tool.arguments.values()]
     yield Finding(
         "untested_arguments", tuple(f"{tool.name}.{each.name}" for tool, each in arguments if each.state == "never")
@@ -171,9 +164,9 @@ def tool_findings(tools: Sequence[ToolCoverage], cases: Sequence[Case]) -> Itera
 MAX_NAMED_VALUES = 5
 
 
-def asserted_keys(cases: Iterable[Case]) -> frozenset[str]:
+def asserted_keys(facts: Iterable[CaseFacts]) -> frozenset[str]:
     """The keys of the final states that cases assert."""
-    return frozenset(key for case in cases for key in case.final_state or ())
+    return frozenset(key for each in facts if each.state_keys for key in from_json(each.state_keys, list[str]))
 
 
 def state_keys(trials: Iterable[PassingTrial]) -> frozenset[str]:
@@ -181,8 +174,8 @@ def state_keys(trials: Iterable[PassingTrial]) -> frozenset[str]:
     return frozenset(key for trial in trials for key in trial.changed_keys if not key.startswith(TEMPORARY))
 
 
-def state_finding(cases: Sequence[Case], trials: Sequence[PassingTrial]) -> Finding:
+def state_finding(ids: Sequence[str], facts: Sequence[CaseFacts], trials: Sequence[PassingTrial]) -> Finding:
     """The states that trials change and that no case asserts, with the cases whose trials do so."""
-    keys = sorted(state_keys(trials) - asserted_keys(cases))
+    keys = sorted(state_keys(trials) - asserted_keys(facts)) if trials else []
     changing_ids = {trial.case_id for trial in trials if trial.changed_keys & set(keys)}
-    return Finding("unasserted_states", tuple(keys), tuple(case.id for case in cases if case.id in changing_ids))
+    return Finding("unasserted_states", tuple(keys), tuple(case_id for case_id in ids if case_id in changing_ids))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,10 +10,12 @@ from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import own_evalsets
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.matching.case_version import case_version
-from evaldesk.model import AgentDescription, Case, TrialResult
+from evaldesk.matching.case_facts import facts_of_case
+from evaldesk.matching.case_version import version_keys
+from evaldesk.model import AgentDescription, Case, EvalSet, TrialResult
+from evaldesk.model.case_facts import CaseFacts
 from evaldesk.model.conclusion import counted
-from evaldesk.model.evalset import repeated_ids
+from evaldesk.model.evalset import LargeCases, repeated_ids
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_list import asserts_nothing
 from evaldesk.pages.set_health.coverage import (
@@ -28,13 +30,14 @@ from evaldesk.pages.set_health.coverage import (
 from evaldesk.pages.set_health.finding import Finding, in_order
 from evaldesk.pages.set_health.texts import leak_finding, text_findings
 from evaldesk.pages.set_health.trials import (
+    CaseKeys,
     CaseWorth,
     case_trials,
     case_worths,
-    cases_of_run,
     missing_words,
     trial_findings,
 )
+from evaldesk.process_setup import gc_paused
 from evaldesk.store.evalsets.large import is_data_set
 from evaldesk.store.runs.set_outcomes import SetRun
 
@@ -43,6 +46,8 @@ OnProgress: TypeAlias = Callable[[int], None]
 ReadTrial: TypeAlias = Callable[[int, int, int], TrialResult]
 NO_DATA_SET = "the health of a file above 64 MiB is not computed; copy the cases that you work on to an eval set"
 MOST_DOTS = 24
+TOLD_EVERY = 1_000
+"""Cases between two tellings of their number."""
 MOST_TRIALS_READ = 200
 """Passing trials whose calls and states are read, one a case, of the newest runs."""
 
@@ -114,15 +119,17 @@ def read_health(
     """
     if is_data_set(file.size):
         raise UsageError(NO_DATA_SET, field="set")
-    return health_of(
-        tuple(desk.evalsets.evalset(file.id).cases),
-        description=agent.description if agent else None,
-        agent_id=agent_id,
-        agent_error=_error_words(agent, agent_id),
-        runs=desk.store.runs.set_runs(file.id, agent_id) if agent_id else [],
-        read_trial=desk.store.runs.trial,
-        on_progress=on_progress,
-    )
+    runs = desk.store.runs.set_runs(file.id, agent_id) if agent_id else []
+    with gc_paused():  # 200,000 cases make a million objects that live until the end
+        return health_of(
+            desk.evalsets.evalset(file.id).cases,
+            description=agent.description if agent else None,
+            agent_id=agent_id,
+            agent_error=_error_words(agent, agent_id),
+            runs=runs,
+            read_trial=desk.store.runs.trial,
+            on_progress=on_progress,
+        )
 
 
 def _error_words(agent: FoundAgent | None, agent_id: str) -> str:
@@ -145,13 +152,11 @@ def usual_agent_id(desk: Desk, evalset_id: str) -> str:
     return next((agent.id for agent in desk.agents.list() if own_evalsets(files, agent.id)), "")
 
 
-def passing_trials(
-    cases: Sequence[Case], digests: Sequence[str], runs: Sequence[SetRun], read_trial: ReadTrial
-) -> list[PassingTrial]:
+def passing_trials(keys: CaseKeys, runs: Sequence[SetRun], read_trial: ReadTrial) -> list[PassingTrial]:
     """The newest passing trial of each case, of at most MOST_TRIALS_READ cases."""
     newest: dict[str, tuple[int, int, int]] = {}
     for run in runs:
-        for case_id, outcome in cases_of_run(cases, digests, run):
+        for case_id, outcome in keys.of_run(run):
             if "p" in outcome.verdicts and case_id not in newest and len(newest) < MOST_TRIALS_READ:
                 newest[case_id] = run.run_id, outcome.case_index, outcome.verdicts.index("p")
     trials = []
@@ -162,8 +167,10 @@ def passing_trials(
             continue
         events = [event for turn in turns for event in turn.events]
         calls = tuple(event.call for event in events if event.kind == "tool_call" and event.call is not None)
-        keys = frozenset(change.key for event in events if event.kind == "state_delta" for change in event.changes)
-        trials.append(PassingTrial(case_id, calls, keys))
+        changed_keys = frozenset(
+            change.key for event in events if event.kind == "state_delta" for change in event.changes
+        )
+        trials.append(PassingTrial(case_id, calls, changed_keys))
     return trials
 
 
@@ -177,21 +184,32 @@ def health_of(
     read_trial: ReadTrial | None = None,
     on_progress: OnProgress = lambda _: None,
 ) -> SetHealth:
-    """The health of these cases by the newest `runs`; `read_trial` gives a stored trial."""
-    digests = [case_version(case) for case in cases] if runs else []
-    trials = case_trials(cases, digests, runs) if runs else {}
-    passing = passing_trials(cases, digests, runs, read_trial) if read_trial else []
-    tools = tool_coverage(description, cases, passing) if description else ()
-    worths = case_worths(cases, digests, runs, trials) if runs else []
-    bare_ids = [case.id for case in cases if asserts_nothing(case)]
+    """The health of these cases by the newest `runs`; `read_trial` gives a stored trial.
+
+    Of a large set only alike cases are read: its index has the facts of all.
+    """
+    facts = []
+    for number, each in enumerate(
+        cases.case_facts() if isinstance(cases, LargeCases) else map(facts_of_case, cases), 1
+    ):
+        facts.append(each)
+        if number % TOLD_EVERY == 0:
+            on_progress(number)
+    keys = CaseKeys(version_keys(EvalSet("", cases=cases))) if runs else None
+    ids = keys.ids if keys else [*cases.ids()] if isinstance(cases, LargeCases) else [case.id for case in cases]
+    trials = case_trials(keys, runs) if keys else {}
+    passing = passing_trials(keys, runs, read_trial) if keys and read_trial else []
+    tools = tool_coverage(description, ids, facts, passing) if description else ()
+    worths = case_worths(keys, runs, trials) if keys else []
+    bare_ids = _ids_asserting_nothing(cases)
     bare = frozenset(bare_ids)
-    keys = state_keys(passing)
+    states = state_keys(passing)
     repeats = repeated_ids(cases)
     findings = [
-        *text_findings(cases, on_progress),
-        leak_finding(cases),
-        *tool_findings(tools, cases),
-        state_finding(cases, passing),
+        *text_findings(cases, facts),
+        leak_finding(ids, facts),
+        *tool_findings(tools, ids),
+        state_finding(ids, facts, passing),
         Finding("asserts_nothing", tuple(bare_ids), tuple(bare_ids)),
         Finding("repeated_ids", tuple(repeats), tuple(repeats)),
         *trial_findings(worths, trials.values(), lambda case_id: case_id not in bare),
@@ -201,12 +219,23 @@ def health_of(
         agent_id=agent_id,
         agent_error=agent_error,
         tools=tools,
-        case_ids=tuple(case.id for case in cases),
-        n_states=len(keys),
-        n_states_asserted=len(keys & asserted_keys(cases)),
+        case_ids=tuple(ids),
+        n_states=len(states),
+        n_states_asserted=len(states & asserted_keys(facts)) if states else 0,
         worths=tuple(worths),
         findings=in_order(findings),
         run_ids=tuple(run.run_id for run in runs),
         n_agents=len({run.agent for run in runs}),
         missing=missing_words(runs),
     )
+
+
+def _facts_of(cases: Sequence[Case]) -> Iterator[CaseFacts]:
+    return cases.case_facts() if isinstance(cases, LargeCases) else map(facts_of_case, cases)
+
+
+def _ids_asserting_nothing(cases: Sequence[Case]) -> list[str]:
+    if not isinstance(cases, LargeCases):
+        return [case.id for case in cases if asserts_nothing(case)]
+    groups = [group.number for group in cases.groups() if asserts_nothing(group.case)]
+    return [*cases.ids(groups)] if groups else []

@@ -6,44 +6,37 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 
 from evaldesk.matching import required_calls
-from evaldesk.matching.text_similarity import alike_groups, similarity, words_of
+from evaldesk.matching.case_facts import user_texts
+from evaldesk.matching.text_similarity import TWINS, alike_lines, similarity, words_of
 from evaldesk.model import Case, ToolCall
+from evaldesk.model.case_facts import CaseFacts
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.set_health.finding import Finding
 
-TWINS = 0.8
-LEAST_LETTERS, LEAST_DIGITS = 6, 3
-MOST_ANSWER_WORDS, MOST_ANSWER_LETTERS = 5, 80
-"""Words of a reference that is a value; a longer one is a sentence, which repeats words of its question by right."""
 MOST_OF_GROUP = 100
 """Cases of a group of alike ones that are compared with each other."""
-_ANY_DIGIT = re.compile(r"\d")
+MOST_READ = 10_000
+"""Cases of all groups that are compared."""
 _DIGITS, _LIST_OF_ZEROS = re.compile(r"\d+"), re.compile(r"0(?:, ?0)+")
-_NUMBER = re.compile(r"(?<![\w.,])\d{1,3}(?:[,. '\u2019\u00a0]\d{3})+(?![\w])|\d{3,}")
 
 
-def user_texts(case: Case) -> list[str]:
-    """The words of the user: each message, or the first message and the plan of a scenario."""
-    if case.scenario is None:
-        return [turn.query for turn in case.turns]
-    return [value for key, value in case.scenario.items() if isinstance(value, str) and key != "user_persona"]
-
-
-def text_findings(cases: Sequence[Case], on_progress: Callable[[int], None] = lambda _: None) -> Iterator[Finding]:
-    """The findings about the texts of cases; `on_progress` is told the number of cases that were read."""
-    texts = [next(iter(user_texts(case)), "") for case in cases]
-    groups, is_whole = alike_groups(texts, TWINS, on_progress)
+def text_findings(cases: Sequence[Case], facts: Sequence[CaseFacts]) -> Iterator[Finding]:
+    """The findings about the texts of cases; only those with alike `facts` are read."""
+    groups, is_whole = alike_lines([each.line for each in facts])
     twins: dict[str, tuple[str, ...]] = {}
     contradictions: dict[str, tuple[str, ...]] = {}
+    n_read = 0
     for group in groups:
-        is_whole = is_whole and len(group) <= MOST_OF_GROUP
-        for place, some in enumerate(group[1:MOST_OF_GROUP], 1):
-            case = cases[some]
-            pairs = [(cases[other], share) for other in group[:place] if (share := likeness(cases[other], case))]
+        n_read += min(len(group), MOST_OF_GROUP)
+        is_whole = is_whole and len(group) <= MOST_OF_GROUP and n_read <= MOST_READ
+        if n_read > MOST_READ:
+            break
+        members = [cases[place] for place in group[:MOST_OF_GROUP]]
+        for place, case in enumerate(members[1:], 1):
+            pairs = [(other, share) for other in members[:place] if (share := likeness(other, case))]
             conflicts = ((other, share, conflict(other, case)) for other, share in pairs)
             other, share, words = next((each for each in conflicts if each[2]), (None, 0.0, ""))
             if other is not None:
@@ -76,7 +69,7 @@ def likeness(case: Case, other: Case) -> float:
 def conflict(case: Case, other: Case) -> str:
     """`another depart`: the first thing that two cases with one state expect otherwise; empty where both can be right.
 
-    What one of them does not assert is no conflict. Where the words differ in numbers, expected numbers may, too.
+    An expectation of one of them alone is no conflict. Where the words differ in numbers, expected numbers may, too.
     """
     if case.initial_state != other.initial_state:
         return ""
@@ -129,63 +122,7 @@ def _masked(line: str) -> str:
     return _LIST_OF_ZEROS.sub("0", _DIGITS.sub("0", line))
 
 
-def leak_finding(cases: Sequence[Case]) -> Finding:
+def leak_finding(ids: Sequence[str], facts: Sequence[CaseFacts]) -> Finding:
     """The cases whose answer stands in the user's words or in the initial state."""
-    leaks = {}
-    for case in cases:
-        if words := leak_words(case):
-            leaks[case.id] = f"{case.id}: {words}"
+    leaks = {case_id: f"{case_id}: {each.leak}" for case_id, each in zip(ids, facts, strict=True) if each.leak}
     return Finding("answers_in_prompt", tuple(leaks.values()), tuple(leaks))
-
-
-def leak_words(case: Case) -> str:
-    """`40,000 stands in the user's words and in the reference`; empty without a leak.
-
-    The words of earlier turns and of its own turn count.
-    """
-    state = _SearchText(json_line(case.initial_state)) if case.initial_state else None
-    for last, turn in enumerate(case.turns):
-        query = None
-        for value in answer_values(turn.expected.reference or ""):
-            query = query or _SearchText(" ".join(each.query for each in case.turns[: last + 1]))
-            for text, place in ((query, "the user’s words"), (state, "the initial state")):
-                if text and text.has(value):
-                    return f"{value} stands in {place} and in the reference"
-    return ""
-
-
-def answer_values(reference: str) -> Iterator[str]:
-    """The values of a reference: itself where it is a short text of at least 6 letters, and its numbers of 3 digits."""
-    plain = reference.strip()
-    if not plain:
-        return
-    is_short = len(plain) <= MOST_ANSWER_LETTERS and len(plain.split()) <= MOST_ANSWER_WORDS
-    if is_short and sum(map(str.isalpha, plain)) >= LEAST_LETTERS:
-        yield plain.rstrip(".!?")
-    for match in _NUMBER.finditer(plain) if _ANY_DIGIT.search(plain) else ():
-        if sum(map(str.isdigit, match[0])) >= LEAST_DIGITS:
-            yield match[0]
-
-
-class _SearchText:
-    """A folded text in which values are looked for, and its numbers as digits alone."""
-
-    def __init__(self, text: str) -> None:
-        self._text = _folded(text)
-        self._numbers: frozenset[str] | None = None
-
-    def has(self, value: str) -> bool:
-        """Whether a value stands in it as words of its own; a number in any spelling of its thousands."""
-        if value[:1].isdigit() and not any(map(str.isalpha, value)):
-            if self._numbers is None:
-                self._numbers = frozenset(_digits(match[0]) for match in _NUMBER.finditer(self._text))
-            return _digits(value) in self._numbers
-        return re.search(rf"(?<!\w){re.escape(_folded(value))}(?!\w)", self._text) is not None
-
-
-def _digits(number: str) -> str:
-    return "".join(filter(str.isdigit, number))
-
-
-def _folded(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text[:20_000]).casefold().split())

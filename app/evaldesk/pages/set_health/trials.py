@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from evaldesk.model import Case
 from evaldesk.model.conclusion import Interval, counted
 from evaldesk.pages.set_health.finding import Finding
 from evaldesk.statistics.case_worth import (
@@ -129,14 +128,35 @@ class CaseWorth:
         return next((word for holds, word in words if holds), "")
 
 
-def case_trials(cases: Sequence[Case], digests: Sequence[str], runs: Sequence[SetRun]) -> dict[str, CaseTrials]:
-    """The trials of each case with its content of now, by its id; a renamed case keeps those of its content.
+class CaseKeys:
+    """The cases of a set by their ids and versions of now, to find them in its runs."""
 
-    `digests` are the versions of the cases.
-    """
-    trials = {case.id: CaseTrials(case.id) for case in cases}
+    def __init__(self, keys: Sequence[tuple[str, str]]) -> None:
+        self.ids = [case_id for case_id, _ in keys]
+        self._named = frozenset(keys)
+        self._ids_by_digest: dict[str, list[str]] = defaultdict(list)
+        for case_id, digest in keys:
+            self._ids_by_digest[digest].append(case_id)
+
+    def of_run(self, run: SetRun) -> Iterator[tuple[str, CaseOutcome]]:
+        """The cases of a run that have the content of now, each by its id of now."""
+        seen_ids: set[str] = set()
+        for outcome in run.cases:
+            if (outcome.case_id, outcome.digest) in self._named:
+                case_id = outcome.case_id
+            else:
+                ids = self._ids_by_digest.get(outcome.digest, ())
+                case_id = ids[0] if len(ids) == 1 else ""
+            if case_id and case_id not in seen_ids:
+                seen_ids.add(case_id)
+                yield case_id, outcome
+
+
+def case_trials(keys: CaseKeys, runs: Sequence[SetRun]) -> dict[str, CaseTrials]:
+    """The trials of each case with its content of now, by its id; a renamed case keeps those of its content."""
+    trials = {case_id: CaseTrials(case_id) for case_id in keys.ids}
     for run in runs:
-        for case_id, outcome in cases_of_run(cases, digests, run):
+        for case_id, outcome in keys.of_run(run):
             each = trials[case_id]
             scored = [letter for letter in outcome.verdicts if letter in run.letters]
             n_done = len(outcome.verdicts) - outcome.verdicts.count(".")
@@ -154,31 +174,14 @@ def case_trials(cases: Sequence[Case], digests: Sequence[str], runs: Sequence[Se
     return trials
 
 
-def cases_of_run(cases: Sequence[Case], digests: Sequence[str], run: SetRun) -> Iterator[tuple[str, CaseOutcome]]:
-    """The cases of a run that have the content of now, each by its id of now."""
-    named = {(case.id, digest) for case, digest in zip(cases, digests, strict=True)}
-    alike: dict[str, list[str]] = defaultdict(list)
-    for case, digest in zip(cases, digests, strict=True):
-        alike[digest].append(case.id)
-    seen_ids: set[str] = set()
-    for outcome in run.cases:
-        ids = alike.get(outcome.digest, [])
-        case_id = outcome.case_id if (outcome.case_id, outcome.digest) in named else ids[0] if len(ids) == 1 else ""
-        if case_id and case_id not in seen_ids:
-            seen_ids.add(case_id)
-            yield case_id, outcome
-
-
-def case_worths(
-    cases: Sequence[Case], digests: Sequence[str], runs: Sequence[SetRun], trials: dict[str, CaseTrials]
-) -> list[CaseWorth]:
+def case_worths(keys: CaseKeys, runs: Sequence[SetRun], trials: dict[str, CaseTrials]) -> list[CaseWorth]:
     """The worth of each played case: most information a dollar first, cases of unknown cost last."""
     rates: list[dict[str, float]] = []
     agents_of: dict[str, set[str]] = defaultdict(set)
     n_of: dict[str, int] = defaultdict(int)
     for run in runs:
         of_run: dict[str, float] = {}
-        for case_id, outcome in cases_of_run(cases, digests, run):
+        for case_id, outcome in keys.of_run(run):
             scored = [letter for letter in outcome.verdicts if letter in run.letters]
             if scored:
                 of_run[case_id] = scored.count("p") / len(scored)

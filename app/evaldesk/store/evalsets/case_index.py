@@ -25,9 +25,11 @@ import msgspec
 from evaldesk.errors import DiskError, FormatError
 from evaldesk.formats.adk.case import read_case
 from evaldesk.formats.adk.evalset import AdkStream
+from evaldesk.matching.case_facts import facts_of_case
 from evaldesk.matching.case_version import case_version
 from evaldesk.metrics.asserted import asserted_part
 from evaldesk.model import Case, EvalSet
+from evaldesk.model.case_facts import CaseFacts
 from evaldesk.model.evalset import CaseGroup, EditedCases, LargeCases, case_key, case_pieces
 from evaldesk.model.stored import EvalSetFacts
 from evaldesk.process_setup import gc_paused
@@ -36,10 +38,11 @@ from evaldesk.reading.regular_file import open_regular
 from evaldesk.reading.strict_json import JsonPosition, parse_json
 from evaldesk.wire import from_json, to_json
 
-LAYOUT = 3
-"""Of the tables, and of what `asserted_part` keeps of a case; an index of another layout is made again."""
+LAYOUT = 4
+"""Of the tables, and of the parts and facts of a case; an index of another layout is made again."""
 SUFFIX = f".{LAYOUT}.cases"
-_STEP = 500
+_STEP, _FACTS_STEP = 500, 5_000
+N_FACTS = len(CaseFacts._fields)
 _BETWEEN = "\x1f"
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -48,6 +51,9 @@ CREATE TABLE item (
     number INTEGER PRIMARY KEY, start INTEGER NOT NULL, length INTEGER NOT NULL, line INTEGER NOT NULL,
     place INTEGER NOT NULL, digest BLOB NOT NULL, id TEXT NOT NULL, key TEXT NOT NULL,
     part INTEGER NOT NULL, n_turns INTEGER NOT NULL, app TEXT, text TEXT NOT NULL, version TEXT NOT NULL
+);
+CREATE TABLE health (
+    number INTEGER PRIMARY KEY, line TEXT NOT NULL, leak TEXT NOT NULL, calls TEXT NOT NULL, state_keys TEXT NOT NULL
 );
 CREATE TABLE tag (number INTEGER NOT NULL, tag TEXT NOT NULL);
 """
@@ -66,8 +72,13 @@ _PLACES = """
 SELECT number, start, length, line, place, digest FROM item WHERE number IN (SELECT value FROM json_each(:numbers))
 """
 _ROWS = """
-SELECT item.number, start, length, digest, id, key, asserted, n_turns, app, text, version
-FROM item JOIN part ON part.number = item.part WHERE item.number >= :first AND item.number < :stop ORDER BY item.number
+SELECT item.number, start, length, digest, id, key, asserted,
+health.line, leak, calls, state_keys, n_turns, app, text, version
+FROM item JOIN part ON part.number = item.part JOIN health ON health.number = item.number
+WHERE item.number >= :first AND item.number < :stop ORDER BY item.number
+"""
+_FACTS = """
+SELECT line, leak, calls, state_keys FROM health WHERE number >= :first AND number < :stop ORDER BY number
 """
 _TAGS_OF = "SELECT number, tag FROM tag WHERE number >= :first AND number < :stop ORDER BY rowid"
 _IDS = """
@@ -124,6 +135,7 @@ class IndexRow:
     id: str
     key: str
     asserted: str
+    facts: CaseFacts
     more: tuple[Any, ...]
     tags: tuple[str, ...]
 
@@ -141,6 +153,7 @@ class NewIndex:
         self._database.execute("BEGIN")
         self._items: list[tuple[Any, ...]] = []
         self._tags: list[tuple[int, str]] = []
+        self._facts: list[tuple[int, str, str, str, str]] = []
         self._parts: dict[str, int] = {}
         self.n = 0
 
@@ -148,7 +161,7 @@ class NewIndex:
         """The next case of the set as another index has it, at another place."""
         tags = [(self.n, tag) for tag in row.tags]
         part = self._part_number(row.asserted)
-        self._put((start, row.length, line, column, row.digest, row.id, row.key, part, *row.more), tags)
+        self._put((start, row.length, line, column, row.digest, row.id, row.key, part, *row.more), tags, row.facts)
 
     def add(self, item: Item, case: Case) -> None:
         """The next case of the set."""
@@ -157,10 +170,11 @@ class NewIndex:
         places = (item.start, item.length, item.line, item.column, _digest(item.text.encode()))
         part = self._part_number(to_json(asserted_part(case)).decode())
         about = (case.id, case_key(case.id), part, len(case.turns), app, text, case_version(case))
-        self._put((*places, *about), [(self.n, tag) for tag in case.tags])
+        self._put((*places, *about), [(self.n, tag) for tag in case.tags], facts_of_case(case))
 
-    def _put(self, values: tuple[Any, ...], tags: list[tuple[int, str]]) -> None:
+    def _put(self, values: tuple[Any, ...], tags: list[tuple[int, str]], facts: CaseFacts) -> None:
         self._items.append((self.n, *values))
+        self._facts.append((self.n, *facts))
         self._tags += tags
         self.n += 1
         if len(self._items) >= _STEP:
@@ -213,8 +227,9 @@ class NewIndex:
 
     def _write(self) -> None:
         self._database.executemany("INSERT INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", self._items)
+        self._database.executemany("INSERT INTO health VALUES (?, ?, ?, ?, ?)", self._facts)
         self._database.executemany("INSERT INTO tag VALUES (?, ?)", self._tags)
-        self._items, self._tags = [], []
+        self._items, self._facts, self._tags = [], [], []
 
 
 class IndexedCases(LargeCases):
@@ -283,6 +298,11 @@ class IndexedCases(LargeCases):
             yield from ((case_id, version) for _, case_id, version in items)
             last = items[-1][0]
 
+    def case_facts(self) -> Iterator[CaseFacts]:
+        # Numbers count from 0 without a gap, so a step ends where the next one begins.
+        for first in range(0, len(self), _FACTS_STEP):
+            yield from map(CaseFacts._make, self._ask(_FACTS, first=first, stop=first + _FACTS_STEP))
+
     def id_at(self, number: int) -> str:
         ((case_id,),) = self._ask("SELECT id FROM item WHERE number = :number", number=number)
         return str(case_id)
@@ -295,8 +315,9 @@ class IndexedCases(LargeCases):
         return [number for (number,) in self._ask("SELECT number FROM item WHERE key = :key ORDER BY number", key=key)]
 
     def repeated_ids(self) -> dict[str, tuple[int, ...]]:
-        rows = self._ask("SELECT id, key FROM item GROUP BY key HAVING count(*) > 1 ORDER BY min(number)")
-        return {case_id: tuple(number + 1 for number in self.numbers_of(key)) for case_id, key in rows}
+        keys = self._ask("SELECT key FROM item GROUP BY key HAVING count(*) > 1 ORDER BY min(number)")
+        numbers = [self.numbers_of(key) for (key,) in keys]
+        return {self.id_at(each[0]): tuple(number + 1 for number in each) for each in numbers}
 
     def has_key(self, key: str) -> bool:
         with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -345,8 +366,8 @@ class IndexedCases(LargeCases):
             for number, tag in self._ask(_TAGS_OF, **parameters):
                 tags.setdefault(number, []).append(tag)
             for number, start, length, digest, case_id, key, asserted, *more in self._ask(_ROWS, **parameters):
-                of_case = tuple(tags.get(number, ()))
-                row = IndexRow(length, digest, case_id, key, asserted, tuple(more), of_case)
+                of_case, facts = tuple(tags.get(number, ())), CaseFacts(*more[:N_FACTS])
+                row = IndexRow(length, digest, case_id, key, asserted, facts, tuple(more[N_FACTS:]), of_case)
                 yield self._bytes(start, length, digest), row
 
     def splice(self, start: int, stop: int, cases: Sequence[Case]) -> SplicedCases:
