@@ -1,8 +1,8 @@
 /* What the server cannot do. No framework, no inline handlers, never markup from text (Trusted Types: htmx only).
 
    Elements announce themselves; nothing here knows a page:
-   data-key="n"          a link or button that the key n follows or presses; of several, that of the current
-                         row, else the first that is shown
+   data-key="n"          a link or button that the key n follows or presses; of several, the first that is shown
+   data-row-key="b"      a link that the key follows while its row is the current one, in place of the data-key of the page
    data-rows             its children (tbody: rows; else children or [data-row] inside) are walked with j and k;
                          the current row is focused and has data-current; Enter opens its first link, x ticks it
    data-broken           tests that did not pass: n and p walk those that are shown, before they lead to another trial;
@@ -336,7 +336,9 @@ document.addEventListener("click", (event) => {
 function onKey(key, target) {
   if (onGridKey(key, target)) return true;
   if ((key === "n" || key === "p") && hop("[data-broken]", key === "n" ? 1 : -1)) return true;
-  const announced = [...$$("[data-current] [data-key]"), ...$$("[data-key]")].find((element) => element.dataset.key === key && isShown(element));
+  const ofRow = document.querySelector(`[data-current] [data-row-key="${CSS.escape(key)}"]`);
+  if (ofRow) return press(ofRow);
+  const announced = $$("[data-key]").find((element) => element.dataset.key === key && isShown(element));
   if (announced) return press(announced);
   const choice = document.querySelector(`[data-current] [data-choice="${CSS.escape(key)}"]`);
   if (choice) return press(choice);

@@ -388,6 +388,7 @@ def _ask_too_few(page: Page) -> None:
 
 
 def _fork_with_a_torn_state(page: Page) -> None:
+    page.get_by_text("State", exact=True).click()
     page.get_by_label("Patch of the session state").fill("{")
     page.get_by_role("button", name="Fork Ctrl Enter").click()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,18 @@ def test_keys_walk_through_turns_that_come_on_the_way(someone: Visitor) -> None:
         expect(page.locator(f"#turn-{number}")).to_be_focused()
 
     expect(page.locator("[data-current]")).to_have_id("turn-8")
+
+
+def test_b_leads_to_the_fork_before_the_turn_that_keys_walked_to(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(ADDRESSES["many turns"])
+
+    for number in (1, 2):
+        page.keyboard.press("j")
+        expect(page.locator(f"#turn-{number}")).to_be_focused()
+    page.keyboard.press("b")
+
+    expect(page).to_have_url(re.compile(r"/fork\?turn=2$"))
 
 
 def test_a_key_hides_what_is_as_expected_and_the_choice_is_kept(someone: Visitor) -> None:

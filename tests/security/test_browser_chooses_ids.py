@@ -212,6 +212,8 @@ FIELDS = {
     *("criteria", "criteria-seen"),  # the JSON of criteria that a set carries, and their earlier text
     *("call", "fork"),  # numbers of a model call in a turn, and of a branch of the trial
     "runs_tools",  # yes or no: whether the tools of a fork run for real
+    # Other parts of a fork: the number of a tool call, its result as JSON or as the text of an error, and messages.
+    *("tool_call", "result", "is_error", "insert", "free_message"),
     # What a case also accepts: JSON values for its own calls and answers; and how its turns end, words of one table.
     *("accepted", "outcomes"),
     # The instruction of the agent for one run: a text for its model.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from evaldesk.model.conclusion import counted
 from evaldesk.model.decisive_turn import Count
 from evaldesk.model.fork import ForkPart, ForkPoint
+from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href
 from evaldesk.wording.forks import edits_words
@@ -26,13 +26,22 @@ MOST_SQUARES = 40
 
 @dataclass(frozen=True, slots=True)
 class RailBranch:
-    """The runs of the same fork: one branch of a turn. `href` is the newest run, `n_more` trials have no square."""
+    """The runs of the same fork: one branch of a turn.
 
+    `run_id` is the run with the most trials, the newest of several; `n_more` trials have no square.
+    """
+
+    run_id: int
     words: str
     count: Count
     squares: Sequence[Square]
     n_more: int
-    href: str
+    is_live: bool
+
+    @property
+    def href(self) -> str:
+        """The page of its run."""
+        return f"/runs/{self.run_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +87,25 @@ class ForkRail:
 
 def read_rail(desk: Desk, run: RunSummary, key: TrialKey) -> ForkRail:
     """The branches of a trial, and its parent where the run itself is a fork. Reads the database."""
-    origin = origin_of(run.config.fork, run.config.agent_version) if run.config.fork else None
-    runs = desk.store.forks.of_trial(run.id, *key, most=MOST_FORKS)
-    if not runs:
-        return ForkRail(origin=origin)
-    strips = desk.store.forks.strips([each.id for each in runs])
-    parts = [(each.config.fork, each) for each in runs if each.config.fork]
-    ordered = sorted(parts, key=lambda each: (each[0].point.turn, each[0].point.call or 0, each[0].fingerprint))
-    by_turn: dict[int, list[tuple[int, RailBranch]]] = {}
-    for (turn, _, _), group in groupby(
-        ordered, key=lambda each: (each[0].point.turn, each[0].point.call, each[0].fingerprint)
-    ):
-        same = list(group)
-        by_turn.setdefault(turn, []).append((same[-1][1].id, _branch(same, strips)))
+    part = run.config.fork
     return ForkRail(
-        {
-            turn: [branch for _, branch in sorted(branches, key=lambda each: each[0])[-MOST_BRANCHES:]]
-            for turn, branches in by_turn.items()
-        },
-        origin,
+        read_branches(desk, run.id, key), origin_of(part, run.config.agent_version) if part is not None else None
     )
+
+
+def read_branches(desk: Desk, run_id: int, key: TrialKey) -> Mapping[int, Sequence[RailBranch]]:
+    """The newest branches of a trial by the number of their turn, from 1, oldest first. Reads the database."""
+    runs = desk.store.forks.of_trial(run_id, *key, most=MOST_FORKS)
+    strips = desk.store.forks.strips([each.id for each in runs]) if runs else {}
+    groups: dict[tuple[int, str], list[tuple[ForkPart, RunSummary]]] = {}
+    for run in runs:
+        part = run.config.fork
+        if part is not None:
+            groups.setdefault((part.point.turn, part.fingerprint), []).append((part, run))
+    by_turn: dict[int, list[RailBranch]] = {}
+    for (turn, _), same in groups.items():
+        by_turn.setdefault(turn, []).append(_branch(same, strips))
+    return {turn: branches[-MOST_BRANCHES:] for turn, branches in sorted(by_turn.items())}
 
 
 def origin_of(part: ForkPart, agent_version: str) -> ForkOrigin:
@@ -114,6 +122,7 @@ def _branch(same: Sequence[tuple[ForkPart, RunSummary]], strips: Mapping[int, st
         for at, letter in enumerate(strips.get(run.id, ""))
     ]
     count = Count(sum(run.counts.passed for _, run in same), sum(run.counts.scored for _, run in same))
-    part, newest = same[-1]
     numbered = [Square(number, each.status, each.href) for number, each in enumerate(squares[:MOST_SQUARES], 1)]
-    return RailBranch(edits_words(part), count, numbered, len(squares) - len(numbered), f"/runs/{newest.id}")
+    part, largest = max(same, key=lambda each: (each[1].n_trials, each[1].id))
+    is_live = any(run.status in LIVE for _, run in same)
+    return RailBranch(largest.id, edits_words(part), count, numbered, len(squares) - len(numbered), is_live)

@@ -8,24 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evaldesk.errors import NAME_LIMIT, TEXT_LIMIT, EvaldeskError, NotFoundError, TrustError, UsageError
-from evaldesk.model import TurnRecord
+from evaldesk.errors import TEXT_LIMIT, EvaldeskError, NotFoundError, TrustError, UsageError
+from evaldesk.model import JsonValue, TurnRecord
 from evaldesk.model.conclusion import counted
 from evaldesk.model.evalset import PROVENANCE
-from evaldesk.model.fork import Edit, Fork, ForkPart, ForkPoint, model_calls_of
-from evaldesk.model.run import LIVE
+from evaldesk.model.fork import Edit, Fork, ForkPart, ForkPoint, Then, model_calls_of
 from evaldesk.model.stored import EvalSetFile, RunSummary, TrialKey
-from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href
+from evaldesk.pages.fork_rail import RailBranch, read_branches
+from evaldesk.pages.pair import pair_href
+from evaldesk.pages.runs.view import trial_href
+from evaldesk.run_options import BY_NAME
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.forks import (
-    changed_sentence,
-    cost_sentence,
-    each_sentence,
-    earlier_sentence,
-    edits_words,
-    tools_sentence,
-)
-from evaldesk.wording.words import passed_words
+from evaldesk.wording.forks import changed_sentence, cost_sentence, each_sentence, earlier_sentence, tools_sentence
+from evaldesk.wording.trial_text import call_text
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
@@ -139,47 +134,44 @@ def _edit_object(edit: Edit) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
-    """A fork of a trial on its page, with a square for each of its trials."""
-
-    run: RunSummary
-    part: ForkPart
-    squares: Sequence[Square]
-
-    @property
-    def edits(self) -> str:
-        """The edits in one line."""
-        return edits_words(self.part)
-
-    @property
-    def passed(self) -> str:
-        """`7 of 10 passed`."""
-        return passed_words(self.run.counts.passed, self.run.counts.scored)
-
-
-@dataclass(frozen=True, slots=True)
 class RailTurn:
     """A turn of a trial with the branches that begin before it, and its recorded model calls after the first."""
 
     number: int
     query: str
     is_point: bool
-    branches: Sequence[Branch]
-    n_more: int
+    branches: Sequence[RailBranch]
     calls: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """The form of a fork as a person typed it. `message` and `answer` None leave those of the trial."""
+    """The form of a fork as a person typed it. `message` and `answer` None leave those of the trial.
+
+    `tool_call` is the number of a tool call of the turn before, from 1, and `result` its other result: JSON, or the
+    text of an error. `insert` is a further turn before the point, `then` as in `Fork`, `free_message` its one message.
+    """
 
     turn: int
-    n: str = "10"
+    n: str = ""
     message: str | None = None
     answer: str | None = None
     state: str = ""
     runs_tools: bool | None = None
     call: int | None = None
+    tool_call: int | None = None
+    result: str = ""
+    is_error: bool = False
+    instruction: str = ""
+    model: str = ""
+    insert: str = ""
+    then: Then = "script"
+    free_message: str = ""
+
+    @property
+    def n_words(self) -> str:
+        """The trials that the form shows."""
+        return self.n or str(USUAL_N)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +196,11 @@ class CaseForm:
 
 @dataclass(frozen=True, slots=True)
 class ForkView:
-    """The forks of a trial, and the form of the next one. `problem` says why it cannot be played."""
+    """The forks of a trial, and the form of the next one. `problem` says why it cannot be played.
+
+    `tools` run for real where nobody asks for their recorded results, `tool_calls` are those of the turn before, with
+    their arguments. `models` are those of the settings. `has_user` tells whether a simulated user plays on.
+    """
 
     run: RunSummary
     key: TrialKey
@@ -218,6 +214,18 @@ class ForkView:
     is_imported: bool
     problem: str = ""
     case_form: CaseForm | None = None
+    tools: Sequence[str] = ()
+    tool_calls: Sequence[str] = ()
+    models: Sequence[str] = ()
+    has_user: bool = False
+    earlier_queries: Sequence[str] = ()
+    own_answer: str = ""
+
+    @property
+    def rail_words(self) -> str:
+        """`6, from 4 turns`; `none yet` without a branch."""
+        n_turns = sum(bool(turn.branches) for turn in self.turns)
+        return f"{self.n_branches}, from {counted(n_turns, 'turn')}" if n_turns else "none yet"
 
     @property
     def n_branches(self) -> int:
@@ -243,17 +251,18 @@ class ForkView:
     @property
     def is_live(self) -> bool:
         """Whether a branch goes on."""
-        return any(branch.run.status in LIVE for turn in self.turns for branch in turn.branches)
+        return any(branch.is_live for turn in self.turns for branch in turn.branches)
 
 
 def fork_of(view_turns: Sequence[TurnRecord], run_id: int, key: TrialKey, request: ForkRequest) -> Fork:
     """The fork that a form asks for; texts that are those of the trial are no edits. Raises UsageError."""
-    if not request.n.strip().isdecimal():
-        raise UsageError(f"n is a number of trials, not {request.n[:NAME_LIMIT]!r}", field="n")
+    n = BY_NAME["n"].read(request.n) or USUAL_N
     at = request.turn - 1
     turn = view_turns[at] if 0 <= at < len(view_turns) else None
     before = view_turns[at - 1] if turn and at else None
     edits = []
+    if request.insert.strip():
+        edits.append(Edit("insert_turn", text=request.insert))
     if turn and request.message is not None and request.message.strip() != turn.query.strip():
         edits.append(Edit("message", text=request.message))
     if (
@@ -264,17 +273,32 @@ def fork_of(view_turns: Sequence[TurnRecord], run_id: int, key: TrialKey, reques
     ):
         edits.append(Edit("assistant", text=request.answer))
     if request.state.strip():
-        try:
-            patch = json.loads(request.state)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"the state patch cannot be read as JSON: {error}", field="state") from error
-        edits.append(Edit("state", value=patch))
-    n = int(request.n.strip()[:MOST_DIGITS])
+        edits.append(Edit("state", value=_json_of(request.state, "the state patch", "state")))
+    if request.result.strip():
+        edits.append(
+            Edit("tool_result", call=request.tool_call, error=request.result)
+            if request.is_error
+            else Edit("tool_result", call=request.tool_call, value=_json_of(request.result, "the result", "result"))
+        )
+    if request.instruction.strip():
+        edits.append(Edit("instruction", text=request.instruction))
+    if request.model.strip():
+        edits.append(Edit("model", name=request.model.strip()))
     point = ForkPoint(run_id, *key, request.turn, request.call)
-    return Fork(point, tuple(edits), n, runs_tools=request.runs_tools)
+    message = request.free_message if request.then == "message" else ""
+    return Fork(point, tuple(edits), n, request.then, message, runs_tools=request.runs_tools)
 
 
-MOST_DIGITS = 9
+def _json_of(text: str, title: str, field: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{title} cannot be read as JSON: {error}", field=field) from error
+    return value
+
+
+USUAL_N = 10
+"""Trials of a fork where nobody says a number."""
 
 
 async def read_turns(desk: Desk, run_id: int, key: TrialKey) -> Sequence[TurnRecord]:
@@ -295,11 +319,12 @@ async def fork_page(
     run = await desk.runs.summary(run_id)
     turns = await read_turns(desk, run_id, key)
     case = await asyncio.to_thread(desk.store.runs.case, run_id, key[0])
-    branches = await asyncio.to_thread(_branches, desk, run_id, key)
-    problem, sentences = str(error or ""), list[str]()
+    branches = await asyncio.to_thread(read_branches, desk, run_id, key)
+    problem, sentences, tools = str(error or ""), list[str](), tuple[str, ...]()
     if not problem:
         try:
-            sentences = [*form_sentences(await desk.forks.plan(fork_of(turns, run_id, key, request)))]
+            plan = await desk.forks.plan(fork_of(turns, run_id, key, request))
+            sentences, tools = [*form_sentences(plan)], plan.real_tools or plan.doubled_tools
         except (UsageError, TrustError) as refusal:
             problem = str(refusal)
     is_recorded = run.config.recording.mode != "off" and not is_imported(run.config)
@@ -317,8 +342,7 @@ async def fork_page(
                 number,
                 turn.query[:TEXT_LIMIT],
                 number == request.turn,
-                branches.get(number, [])[-MOST_BRANCHES:],
-                max(len(branches.get(number, [])) - MOST_BRANCHES, 0),
+                branches.get(number, ()),
                 range(2, min(model_calls_of(turn), MOST_CALLS) + 1) if is_recorded else (),
             )
             for number, turn in enumerate(turns, 1)
@@ -330,7 +354,33 @@ async def fork_page(
         is_imported(run.config),
         problem,
         case_form,
+        tools,
+        [call_text(call.name, call.args)[:TEXT_LIMIT] for call in turns[at - 1].tool_calls[:MOST_CALLS]]
+        if is_turn and at
+        else (),
+        desk.agents.models,
+        case.scenario is not None,
+        [turn.query for turn in turns[: max(at, 0)]],
+        own_answer,
     )
+
+
+def branch_pair(desk: Desk, run_id: int, key: TrialKey, run_ids: Sequence[int]) -> str:
+    """The address of two branches of a trial side by side: of trials with opposite verdicts, where there are any.
+
+    Raises UsageError for other than two, NotFoundError for a run that is no branch of the trial.
+    """
+    if len(run_ids) != 2:
+        raise UsageError(f"tick two branches to see them side by side, not {len(run_ids)}", field="run")
+    branches = {run.id for run in desk.forks.of_trial(run_id, *key)}
+    for each in run_ids:
+        if each not in branches:
+            raise NotFoundError(f"run {each} is not a fork of this trial")
+    strips = desk.store.forks.strips(run_ids)
+    first, second = (strips[each] for each in run_ids)
+    places = ((first.find(own), second.find(other)) for own, other in (("f", "p"), ("p", "f")))
+    at, other_at = next(((at, other) for at, other in places if at >= 0 and other >= 0), (0, 0))
+    return pair_href((run_ids[0], (0, at)), (run_ids[1], (0, other_at)))
 
 
 async def case_of_request(
@@ -368,21 +418,3 @@ async def read_case_form(
 MOST_CALLS = 20
 """Model calls of a turn that a page offers as points."""
 MOST_SETS = 500
-MOST_BRANCHES = 10
-"""Branches of one turn that a page shows, the newest."""
-MOST_SQUARES = 50
-
-
-def _branches(desk: Desk, run_id: int, key: TrialKey) -> dict[int, list[Branch]]:
-    """The branches of a trial by the number of their turn, oldest first."""
-    by_turn: dict[int, list[Branch]] = {}
-    for run in desk.forks.of_trial(run_id, *key):
-        part = run.config.fork
-        if part is not None:
-            (strip,) = desk.store.runs.strips(run.id, [0])
-            squares = [
-                Square(at + 1, STATUS_OF[letter], trial_href(run.id, (0, at)))
-                for at, letter in enumerate(strip[:MOST_SQUARES])
-            ]
-            by_turn.setdefault(part.point.turn, []).append(Branch(run, part, squares))
-    return by_turn

@@ -70,7 +70,8 @@ class Pair:
     """The page. With `is_all` equal turns and calls are shown, too; `other_show` is the address of the other way.
 
     Of trials of many turns the first that differ are shown, from the turn `first` on; `n_turns_left_out` are the others
-    up to the turn before `next_turn`, from which on they are not compared here, 0 for the end.
+    up to the turn before `next_turn`, from which on they are not compared here, 0 for the end. The first `n_shared`
+    turns are the same in both, since a fork pins those of its parent.
     """
 
     a: PairSide
@@ -84,6 +85,22 @@ class Pair:
     first: int = 1
     next_turn: int = 0
     rest: str = ""
+    n_shared: int = 0
+
+    @property
+    def shared_turns(self) -> Sequence[PairTurn]:
+        """The turns that both share as pinned ones, of those on the page."""
+        return [turn for turn in self.turns if turn.number <= self.n_shared]
+
+    @property
+    def shared_queries(self) -> Sequence[str]:
+        """The messages of the shared turns."""
+        return ["".join(part.text for part in turn.query.expected) for turn in self.shared_turns if turn.query]
+
+    @property
+    def other_turns(self) -> Sequence[PairTurn]:
+        """The turns after them."""
+        return [turn for turn in self.turns if turn.number > self.n_shared]
 
     @property
     def sentence(self) -> str:
@@ -153,7 +170,14 @@ def read_pair(runs: RunStore, run_id: int, key: TrialKey, other: str, *, is_all:
         first + 1,
         next_turn,
         pair_href(a, b, is_all=is_all, turn=next_turn) if next_turn else "",
+        _n_shared(trial_a, trial_b, turns_on_page),
     )
+
+
+def _n_shared(a: TrialTurns, b: TrialTurns, turns: Sequence[PairTurn]) -> int:
+    """The first turns that one of the two did not play itself, and that do not differ."""
+    n_pinned = max(a.recorded_result.n_prefix_turns, b.recorded_result.n_prefix_turns)
+    return min([n_pinned, *(turn.number - 1 for turn in turns if turn.differs)])
 
 
 def _parse_name(text: str) -> tuple[int, TrialKey] | None:

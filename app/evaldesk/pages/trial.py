@@ -130,6 +130,11 @@ class TrialPage:
         return [each for each in self.pieces if _last_number(each) <= self.n_pinned]
 
     @property
+    def pinned_queries(self) -> Sequence[str]:
+        """The messages of the pinned turns that are drawn."""
+        return [each.query.text for each in drawn_turns(self.pinned_pieces)]
+
+    @property
     def played_pieces(self) -> Sequence[TurnPanel | Gap]:
         """The other pieces."""
         return [each for each in self.pieces if _last_number(each) > self.n_pinned]

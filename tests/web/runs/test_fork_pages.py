@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from evaldesk.desk.desk import Desk
-from evaldesk.model.fork import Fork, ForkPoint
+from evaldesk.model import Event, ToolCall, TurnRecord
+from evaldesk.model.fork import Edit, Fork, ForkPoint
 from evaldesk.pages.forks import ForkRequest, fork_of
+
+CALL = Event("tool_call", call=ToolCall("pay", {"price": 3}))
+RESULT = Event("tool_result", call=CALL.call, result="paid")
 
 
 async def _is_over(desk: Desk, run_id: int) -> None:
@@ -48,7 +53,7 @@ def test_a_fork_becomes_a_branch_of_its_turn(pages: Any) -> None:
     assert [edit.kind for edit in fork.config.fork.edits] == ["message", "state"]
     assert pages.get("/runs").text.count('href="/runs/') == before
     block = pages.client.get(f"{trial}/fork?turn=1", headers={"HX-Request": "true", "HX-Target": "div#live"}).text
-    assert f"run {fork.id}:" in block
+    assert f'href="/runs/{fork.id}" data-text>' in block
     assert "<form" not in block  # text that is typed while a branch plays stays
     assert "<form" not in pages.get(f"{trial}/fork?turn=9").text.partition('id="live"')[2].partition("</main>")[0]
     assert pages.get(f"/runs/{fork.id}/cases/0/trials/0").status_code == 200
@@ -58,9 +63,9 @@ def test_a_fork_becomes_a_branch_of_its_turn(pages: Any) -> None:
     ("fields", "sentence"),
     [
         ({"turn": "9"}, "the nearest point that can be forked is before turn 1"),
-        ({"n": "0"}, "a fork is played at least once"),
-        ({"n": "many"}, "n is a number of trials"),
-        ({"n": "9" * 40}, "n"),
+        ({"n": "0"}, "trials of each case: 1 to 1000, not 0"),
+        ({"n": "many"}, "trials of each case: a whole number, not &#39;many&#39;"),
+        ({"n": "9" * 40}, "trials of each case: a whole number"),
         ({"state": "{"}, "the state patch cannot be read as JSON"),
         ({"state": "[" * 2000}, "the state patch cannot be read as JSON"),
         ({"state": '{"a":' * 60 + "1" + "}" * 60}, "nested deeper than 50 levels"),
@@ -68,6 +73,9 @@ def test_a_fork_becomes_a_branch_of_its_turn(pages: Any) -> None:
         ({"state": '{"a": NaN}'}, "a number that JSON does not have"),
         ({"state": '{"b\\ud800": 1}'}, "half a surrogate pair"),
         ({"message": " "}, "the text is empty"),
+        ({"then": "message", "free_message": " "}, "say the message that is played after the point"),
+        ({"tool_call": "1", "result": "3"}, "there is no turn before turn 1"),
+        ({"result": "{", "tool_call": "1"}, "the result cannot be read as JSON"),
     ],
     ids=lambda value: " ".join(f"{name}={each[:9]}" for name, each in value.items()) if isinstance(value, dict) else "",
 )
@@ -186,3 +194,105 @@ def test_two_branches_are_compared_from_the_rail(pages: Any) -> None:
     assert f'name="run" value="{second}"' in page
     assert compared.status_code == 303
     assert pages.get(compared.headers["location"]).status_code == 200
+
+
+def test_picked_branches_stand_side_by_side_the_failed_trial_beside_the_passed_one(pages: Any) -> None:
+    trial = f"{pages.finish()}/cases/1/trials/0"
+    for message in ("Roll two dice.", "Roll a die."):
+        pages.post(f"{trial}/fork", turn="1", n="2", message=message)
+        pages.client.within(_is_over, pages.desk, 1)
+    first, second = (fork.id for fork in pages.desk.store.forks.of_run(1))
+    other_trial = pages.finish()
+
+    def picked(*runs: int | str) -> Any:
+        return pages.get(f"{trial}/fork/pair?{'&'.join(f'run={run}' for run in runs)}")
+
+    strips = {first: "ff", second: "fp"}
+    pages.desk.store.forks.strips = lambda run_ids: {each: strips[each] for each in run_ids}
+    pair = picked(first, second)
+
+    assert pair.headers["location"] == f"/runs/{first}/cases/0/trials/0/pair?with={second}.0.1"
+    assert pages.get(pair.headers["location"]).status_code == 200
+    assert picked(first).status_code == picked(first, second, first).status_code == 422
+    assert "tick two branches to see them side by side, not 1" in picked(first).text
+    assert picked().headers["location"] == f"{trial}/fork"
+    other = other_trial.rpartition("/")[2]
+    assert f"run {other} is not a fork of this trial" in picked(first, other).text
+
+
+def test_each_field_of_the_form_is_the_edit_of_the_command(pages: Any) -> None:
+    trial = f"{pages.finish()}/cases/1/trials/0"
+    turns = (TurnRecord("one", events=(CALL, RESULT, Event("agent_message", text="yes"))), TurnRecord("two"))
+    request = ForkRequest(
+        2,
+        "3",
+        message="two",
+        answer="no",
+        state='{"x": null}',
+        tool_call=1,
+        result="[1]",
+        instruction="Be brief.",
+        model=" openai/big ",
+        insert="further",
+        then="message",
+        free_message="the end",
+    )
+
+    fork = fork_of(turns, 1, (0, 0), request)
+    failed = fork_of(turns, 1, (0, 0), ForkRequest(2, tool_call=1, result="no money", is_error=True))
+    untouched = fork_of(turns, 1, (0, 0), ForkRequest(2, message="two", answer="yes"))
+
+    assert {edit.kind: edit for edit in fork.edits} == {
+        "insert_turn": Edit("insert_turn", text="further"),
+        "assistant": Edit("assistant", text="no"),
+        "state": Edit("state", value={"x": None}),
+        "tool_result": Edit("tool_result", call=1, value=[1]),
+        "instruction": Edit("instruction", text="Be brief."),
+        "model": Edit("model", name="openai/big"),
+    }
+    assert (fork.n, fork.then, fork.message) == (3, "message", "the end")
+    assert failed.edits == (Edit("tool_result", call=1, error="no money"),)
+    assert (untouched.edits, untouched.n, untouched.then) == ((), 10, "script")
+    page = pages.get(f"{trial}/fork").text
+    named = set(
+        re.findall(
+            r'<(?:input|textarea|select)[^>]* name="(\w+)"', page.partition('id="fork-form"')[2].partition("</form>")[0]
+        )
+    )
+    assert named == {
+        "turn",
+        "message",
+        "state",
+        "instruction",
+        "model",
+        "insert",
+        "n",
+        "then",
+        "runs_tools",
+        "free_message",
+    }
+
+
+def test_what_was_typed_stays_in_a_refused_form(pages: Any) -> None:
+    trial = f"{pages.finish()}/cases/1/trials/0"
+    typed = {"instruction": "Be <brief>.", "model": "openai/x", "insert": "before it", "free_message": "last"}
+
+    text = pages.post(f"{trial}/fork", turn="1", n="0", message="Hello.", then="message", **typed).text
+
+    for shown in ("Be &lt;brief&gt;.", "openai/x", "before it", "last"):
+        assert shown in text
+    assert text.partition('class="edits"')[2].count("<details open>") == 3
+    assert '<option value="message" selected>' in text
+
+
+def test_tools_run_for_real_unless_the_tick_is_taken_away(pages: Any) -> None:
+    trial = f"{pages.finish()}/cases/1/trials/0"
+
+    pages.post(f"{trial}/fork", turn="1", n="1", runs_tools=["no", "yes"])
+    pages.post(f"{trial}/fork", turn="1", n="1", runs_tools="no")
+    pages.client.within(_is_over, pages.desk, 1)
+
+    assert 'name="runs_tools" value="yes" checked' in pages.get(f"{trial}/fork").text
+    real, doubled = (pages.desk.store.runs.case(fork.id, 0) for fork in pages.desk.store.forks.of_run(1))
+    assert "tool_doubles" not in real.extra
+    assert doubled.extra["tool_doubles"]["unmatched"] == "refuse"

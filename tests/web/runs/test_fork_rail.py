@@ -47,7 +47,9 @@ def rail_of(text: str) -> str:
 def test_each_turn_of_a_trial_leads_to_its_fork(pages: Any, trial: str) -> None:
     text = pages.get(trial).text
 
-    assert [f'href="{trial}/fork?turn={turn}" data-key="b"' in text for turn in (1, 2, 3, 4)] == [True] * 3 + [False]
+    assert [f'href="{trial}/fork?turn={turn}" data-row-key="b"' in text for turn in (1, 2, 3, 4)] == [True] * 3 + [
+        False
+    ]
     assert 'class="branches"' not in text
     assert "Branches" not in rail_of(text)
 
@@ -60,7 +62,10 @@ def test_a_fork_that_was_played_twice_is_one_branch_of_its_turn(pages: Any, tria
     rail = rail_of(pages.get(trial).text)
 
     assert "<p>2, from 2 turns</p>" in rail
-    assert re.findall(r'<a href="(/runs/\d+)" data-text>', rail) == [f"/runs/{other}", f"/runs/{second}"]
+    assert re.findall(r'<a href="(/runs/\d+)" data-text>', rail) == [
+        f"/runs/{other}",
+        f"/runs/{first}",
+    ]  # of the same fork the run with the most trials
     assert "again from here</a><b>0 of 3</b>" in rail
     assert re.findall(
         r'data-status="(\w+)" href="(/runs/\d+/cases/0/trials/\d+)"', rail.partition("again from")[2]
@@ -119,3 +124,17 @@ def test_a_fork_of_an_edited_agent_says_so(pages: Any, trial: str) -> None:
     assert planned.is_agent_changed
     text = pages.get(f"/runs/{fork}/cases/0/trials/0").text
     assert "agent has changed since" in text.partition('id="fork-origin">')[2].partition("</p>")[0]
+
+
+def test_the_turns_that_two_branches_share_are_folded_side_by_side(pages: Any, trial: str) -> None:
+    first = play(pages, trial, turn="3", n="1")
+    second = play(pages, trial, turn="2", n="1", message="raise it")
+
+    both = pages.get(f"/runs/{first}/cases/0/trials/0/pair?with=1.0.0").text
+    other = pages.get(f"/runs/{first}/cases/0/trials/0/pair?with={second}.0.0").text
+
+    assert "2 turns shared" in both.partition('id="pinned">')[2].partition("</details>")[0]
+    assert "“hello there” · “roll it”" in both
+    assert ['id="turn-2"' in part for part in both.partition("</details>")[::2]] == [True, False]
+    assert "1 turn shared" in other.partition('id="pinned">')[2].partition("</details>")[0]
+    assert 'id="pinned"' not in pages.get(f"{pages.finish()}/cases/0/trials/0/pair").text

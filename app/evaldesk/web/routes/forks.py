@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -13,6 +14,7 @@ from evaldesk.errors import ConflictError, EvaldeskError, LossError, UsageError
 from evaldesk.pages.forks import (
     CaseRequest,
     ForkRequest,
+    branch_pair,
     case_of_request,
     fork_of,
     fork_page,
@@ -38,18 +40,51 @@ async def show(request: Request) -> Response:
 async def start(request: Request) -> Response:
     """POST .../fork: play the fork of the form."""
     (run_id, key), form = trial_key(request), await read_form(request)
-    answer = text_of(form, "answer") if "answer" in form else None
-    runs_tools = {"yes": True, "no": False}.get(text_of(form, "runs_tools"))
-    turn = number_of(text_of(form, "turn")) or 1
-    message = text_of(form, "message") if "message" in form else None
-    call = number_of(text_of(form, "call")) or None
-    fork_request = ForkRequest(turn, text_of(form, "n"), message, answer, text_of(form, "state"), runs_tools, call)
+    fork_request = _request_of(form)
     desk = desk_of(request)
     try:
         await desk.forks.start(fork_of(await read_turns(desk, run_id, key), run_id, key, fork_request))
     except (UsageError, ConflictError) as error:
         return await _page(request, fork_request, error)
-    return go(f"{trial_href(run_id, key)}/fork?turn={turn}")
+    return go(f"{trial_href(run_id, key)}/fork?turn={fork_request.turn}")
+
+
+def _request_of(form: FormData) -> ForkRequest:
+    """The form as it was typed; fields that it does not have leave the values of the trial."""
+    return ForkRequest(
+        turn=number_of(text_of(form, "turn")) or 1,
+        n=text_of(form, "n"),
+        message=text_of(form, "message") if "message" in form else None,
+        answer=text_of(form, "answer") if "answer" in form else None,
+        state=text_of(form, "state"),
+        runs_tools={"yes": True, "no": False}.get(text_of(form, "runs_tools")),
+        call=number_of(text_of(form, "call")) or None,
+        tool_call=number_of(text_of(form, "tool_call")),
+        result=text_of(form, "result"),
+        is_error=text_of(form, "is_error") == "yes",
+        instruction=text_of(form, "instruction"),
+        model=text_of(form, "model"),
+        insert=text_of(form, "insert"),
+        then="message" if text_of(form, "then") == "message" else "script",
+        free_message=text_of(form, "free_message"),
+    )
+
+
+async def show_pair(request: Request) -> Response:
+    """GET .../fork/pair?run=A&run=B: two branches side by side, a failed trial of one beside a passed one of the other.
+
+    Without any it is the page of the branches. Raises NotFoundError for a trial that is not there.
+    """
+    (run_id, key), desk = trial_key(request), desk_of(request)
+    run_ids = [number_of(text) or 0 for text in request.query_params.getlist("run")]
+    await read_turns(desk, run_id, key)
+    if not run_ids:
+        return go(f"{trial_href(run_id, key)}/fork")
+    try:
+        address = await asyncio.to_thread(branch_pair, desk, run_id, key, run_ids)
+    except UsageError as error:
+        return await _page(request, ForkRequest(1), pair_error=error)
+    return go(address)
 
 
 async def keep(request: Request) -> Response:
@@ -74,18 +109,22 @@ async def _page(
     error: EvaldeskError | None = None,
     case_request: CaseRequest | None = None,
     case_error: EvaldeskError | None = None,
+    pair_error: EvaldeskError | None = None,
 ) -> Response:
     (run_id, key), desk = trial_key(request), desk_of(request)
     case_form = (
         await read_case_form(desk, run_id, key, fork_request, case_request, case_error) if case_request else None
     )
     view = await fork_page(desk, run_id, key, fork_request, error, case_form)
-    error = error or case_error
-    return page(request, "trials/fork.html", block="live", status=refused_status(error), view=view)
+    error = error or case_error or pair_error
+    return page(
+        request, "trials/fork.html", block="live", status=refused_status(error), view=view, pair_error=pair_error
+    )
 
 
 routes = [
     Route(f"{TRIAL}/fork", show, methods=["GET"]),
     Route(f"{TRIAL}/fork", start, methods=["POST"]),
+    Route(f"{TRIAL}/fork/pair", show_pair, methods=["GET"]),
     Route(f"{TRIAL}/fork/case", keep, methods=["POST"]),
 ]
