@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import overload
 
@@ -31,6 +32,15 @@ class TagChange:
         """The case with the tags that count."""
         others = (tag for tag in case.tags if tag not in self.removed_tags)
         return replace(case, tags=tuple(dict.fromkeys((*others, *self.added_tags))))
+
+
+@dataclass(frozen=True, slots=True)
+class TagAuthor:
+    """The person who changed a tag of a case at the desk last, and the time."""
+
+    name: str
+    changed_at: datetime
+    is_added: bool
 
 
 def tag_edits(pairs: Iterable[tuple[Case, Case]]) -> list[TagEdit]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy import func, select
 
 from evaldesk.errors import UsageError
-from evaldesk.model.tagged_cases import TagChange, TagEdit
+from evaldesk.model.tagged_cases import TagAuthor, TagChange, TagEdit
 from evaldesk.store.database import StorePart
 from evaldesk.store.tables.case_tags import CASE_TAG
 from evaldesk.store.tables.columns import upsert
@@ -67,15 +67,15 @@ class CaseTagStore(StorePart):
                 tags_by_id.setdefault(case_id, ([], []))[0 if is_added else 1].append(tag)
         return {case_id: TagChange(tuple(tags), tuple(others)) for case_id, (tags, others) in tags_by_id.items()}
 
-    def authors(self, evalset_id: str, tag: str, case_ids: Collection[str]) -> Mapping[str, tuple[bool, str]]:
-        """The newest change of a tag by the ids of the cases: whether it was added, and its author."""
+    def authors(self, evalset_id: str, tag: str, case_ids: Collection[str]) -> Mapping[str, TagAuthor]:
+        """The newest change of a tag at the desk by the ids of the cases; a change by another program has none."""
         columns, ids = CASE_TAG.c, sorted(case_ids)
-        found_authors: dict[str, tuple[bool, str]] = {}
+        known_authors: dict[str, TagAuthor] = {}
         with self._database.reading() as connection:
             for start in range(0, len(ids), AT_ONCE):
                 some = (columns.evalset_id == evalset_id, columns.tag == tag)
-                rows = select(columns.case_id, columns.is_added, columns.author).where(
+                rows = select(columns.case_id, columns.author, columns.changed_at, columns.is_added).where(
                     *some, columns.case_id.in_(ids[start : start + AT_ONCE])
                 )
-                found_authors |= {row.case_id: (row.is_added, row.author) for row in connection.execute(rows)}
-        return found_authors
+                known_authors |= {case_id: TagAuthor(*values) for case_id, *values in connection.execute(rows)}
+        return known_authors

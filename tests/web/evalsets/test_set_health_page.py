@@ -21,6 +21,7 @@ from evaldesk.pages.set_health.finding import ci_command, kinds_of
 from evaldesk.pages.set_health.health import SetHealth
 from evaldesk.pages.set_health.health import read_health as read_health_of_set
 from evaldesk.store.evalsets import large
+from evaldesk.store.runs import set_outcomes
 
 Pages = Any
 
@@ -242,3 +243,73 @@ def test_information_has_a_bar_beside_the_most_informative_case(pages: Pages) ->
 
     assert re.findall(r'data-part="bar" y="5" width="([0-9.]+)"', text) == ["100.0", "75.0"]
     assert text.count("of information a dollar") == 2
+
+
+def put_run(pages: Pages, set_id: str, verdicts: str, *left_out: str) -> int:
+    """A finished run of the set with a letter for each case, its trials in pairs; gives its number."""
+    cases = [*cases_of(pages, "words").values()]
+    config = RunConfig(AgentRef("dice", "dice:agent"), set_id, n=2, evalset_path="", left_out=left_out)
+    run_id: int = pages.desk.store.runs.create(config, cases)
+    names: dict[str, Literal["passed", "failed"]] = {"p": "passed", "f": "failed"}
+    pages.desk.store.runs.record(
+        [
+            TrialResult(run_id, case, trial, "finished", names[letter])
+            for case, letter in enumerate(verdicts)
+            for trial in range(2)
+        ]
+    )
+    pages.desk.store.runs.set_status(run_id, "finished")
+    return run_id
+
+
+def quarantine_text(pages: Pages, set_id: str) -> list[str]:
+    """The lines about quarantine on the page of the set."""
+    text = pages.get(f"/evalsets/{set_id}?tag=quarantine").text
+    return [re.sub(r"<[^>]+>", "", line) for line in re.findall(r"In quarantine.*?</p>", text)]
+
+
+def test_the_list_says_since_when_and_by_whom_a_case_is_in_quarantine_and_how_it_did_since(pages: Pages) -> None:
+    set_id = write_set(pages, "words", {"a": "one", "b": "two"})
+    put_run(pages, set_id, "ff")
+    pages.post(f"/evalsets/{set_id}/tags", {"case": "a", "add": "quarantine"})
+    before = quarantine_text(pages, set_id)
+    put_run(pages, set_id, "pf", "a")
+    put_run(pages, set_id, "ff", "a")
+
+    after = quarantine_text(pages, set_id)
+
+    assert len(before) == len(after) == 1
+    assert re.fullmatch(r"In quarantine since .+; not played since", before[0])
+    assert re.fullmatch(r"In quarantine since .+; 2 of 4 passed since, in 2 runs", after[0])
+    assert "outside" not in after[0]
+
+
+def test_the_list_says_that_a_tag_was_changed_outside_of_the_desk(pages: Pages) -> None:
+    set_id = write_set(pages, "words", {"a": "one", "b": "two"}, ("quarantine",))
+    put_run(pages, set_id, "pp", "a")
+    put_run(pages, set_id, "pp", "b")  # a was taken out in between
+    third = put_run(pages, set_id, "pf", "a", "b")
+
+    lines = quarantine_text(pages, set_id)
+
+    assert lines == [
+        f"In quarantine since run {third}, tag changed outside; 2 of 2 passed since, in 1 run",
+        f"In quarantine since run {third - 1}, tag changed outside; 2 of 4 passed since, in 2 runs",
+    ]
+
+
+def test_older_runs_of_a_quarantine_than_are_read_are_told(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(set_outcomes, "MOST_QUARANTINE_RUNS", 2)
+    set_id = write_set(pages, "words", {"a": "one"}, ("quarantine",))
+    run_ids = [put_run(pages, set_id, "p", "a") for _ in range(3)]
+
+    assert f"since run {run_ids[1]} or before, tag" in quarantine_text(pages, set_id)[0]
+
+
+def test_a_tag_that_the_desk_took_away_and_another_program_set_is_one_of_outside(pages: Pages) -> None:
+    set_id = write_set(pages, "words", {"a": "one"})
+    for step in ("add", "remove"):
+        pages.post(f"/evalsets/{set_id}/tags", {"case": "a", step: "quarantine"})
+    write_set(pages, "words", {"a": "one"}, ("quarantine",))
+
+    assert quarantine_text(pages, set_id) == ["In quarantine, tag changed outside; not played since"]

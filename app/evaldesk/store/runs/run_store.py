@@ -121,6 +121,7 @@ class RunStore(StorePart):
     trend_metrics = reading(trends.trend_metrics)
     trend_medians = reading(trends.trend_medians)
     set_runs = reading(set_outcomes.set_runs)
+    quarantine_runs = reading(set_outcomes.quarantine_runs)
 
     def create(
         self,

@@ -16,9 +16,10 @@ from evaldesk.desk.evalsets.cases import case_with_key
 from evaldesk.desk.evalsets.evalsets import DescriptionChangedError, NameChangedError, SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_forms, media_type
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
-from evaldesk.model.evalset import CRITERIA
+from evaldesk.model.evalset import CRITERIA, QUARANTINE
 from evaldesk.pages.case_list import case_list
 from evaldesk.pages.proposals import waiting
+from evaldesk.pages.quarantine import quarantine_lines
 from evaldesk.pages.repeating import read_case_repeats
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.editor import run_address
@@ -94,6 +95,7 @@ async def show(request: Request) -> Response:
         only=query["only"],
         start=number_of(query["start"]) or 0,
     )
+    quarantine_ids = [line.case.id for line in cases.lines if QUARANTINE in line.case.tags]
     added_key = request.query_params.get("added", "")
     added_case = await run_in_threadpool(case_with_key, evalset, added_key) if added_key else None
     agent = {"agent": request.query_params["agent"]} if "agent" in request.query_params else {}
@@ -110,6 +112,7 @@ async def show(request: Request) -> Response:
         set_version=await run_in_threadpool(desk.evalsets.versions.version_of, evalset),
         n_versions=await run_in_threadpool(desk.evalsets.versions.count, set_id),
         cases=cases,
+        quarantine=await run_in_threadpool(quarantine_lines, desk, set_id, quarantine_ids),
         query=query,
         has_adk_sessions=desk.adk_sessions.is_any,
         note=NOTES.get(request.query_params.get("note", ""), ""),
