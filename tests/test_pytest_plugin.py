@@ -119,6 +119,17 @@ def test_a_failure_shows_the_turn_that_differs_and_no_traceback(project: pytest.
     assert "pytest_items.py" not in result.stdout.str()
 
 
+def test_a_judge_that_no_provider_has_fails_each_case_before_any_trial(project: pytest.Pytester) -> None:
+    criterion = {"threshold": 0.5, "judge_model": "antropic/x", "rubrics": ["Is kind."]}
+    config = {"criteria": {"rubric_based_final_response_quality_v1": criterion}}
+    (project.path / "evalsets" / "test_config.json").write_text(json.dumps(config))
+
+    result = _run(project, "evalsets")
+
+    assert not result.parseoutcomes().get("passed")
+    result.stdout.fnmatch_lines(["*the judge 'antropic/x' of rubric_based_final_response_quality_v1: no provider is*"])
+
+
 def test_repeats_are_judged_by_the_share_that_passes(project: pytest.Pytester) -> None:
     arguments = ("evalsets", "-k", "flaky", "--evaldesk-n=4", "--evaldesk-concurrency=1")
 

@@ -146,8 +146,8 @@ def test_an_object_that_asks_no_model_is_played_within_a_limit_of_cost_where_it_
 def test_a_limit_of_cost_is_refused_before_the_start_where_the_price_of_a_judge_is_not_known() -> None:
     asked = partial(evaldesk.evaluate, evalset=EVALSET, cases=["same"], max_cost=1.0)
 
-    with pytest.raises(UsageError, match="max_cost=: the price of 'nobody/one' is not known"):
-        asked(priced, criteria={"final_response_match_v2": {"threshold": 1, "judge_model": "nobody/one"}})
+    with pytest.raises(UsageError, match="max_cost=: the price of 'hosted_vllm/one' is not known"):
+        asked(priced, criteria={"final_response_match_v2": {"threshold": 1, "judge_model": "hosted_vllm/one"}})
 
     assert asked(priced, criteria=ANSWER).conclusion.is_passed
 

@@ -39,7 +39,7 @@ from evaldesk import LlmAgent
 root_agent = LlmAgent(name="unpriced", model="nobody/knows")
 """
 
-JUDGED = {"threshold": 0.5, "judge_model": "nobody/judge", "rubrics": ["Is kind."]}
+JUDGED = {"threshold": 0.5, "judge_model": "ollama/judge", "rubrics": ["Is kind."]}
 
 
 @pytest.fixture
@@ -126,12 +126,12 @@ def test_a_simulated_user_and_a_judge_without_a_price_are_refused(dear: CommandF
         json.dumps({"criteria": {"rubric_based_final_response_quality_v1": JUDGED}})
     )
 
-    user = dear.eval(path, "--max-cost", 1, "--user-model", "nobody/user")
+    user = dear.eval(path, "--max-cost", 1, "--user-model", "ollama/user")
     judge = dear.eval(path, "--max-cost", 1, "--user-model", "demo/user")
 
-    assert "the price of 'nobody/user' is not known" in str(user.exception)
+    assert "the price of 'ollama/user' is not known" in str(user.exception)
     assert "under [user.options] in evaldesk.toml" in str(user.exception)
-    assert "the price of 'nobody/judge' is not known" in str(judge.exception)
+    assert "the price of 'ollama/judge' is not known" in str(judge.exception)
 
 
 @pytest.mark.parametrize("said", ["[model]\nprice_in = 1\nprice_out = 2\n", 'recording = "replay"\n'])

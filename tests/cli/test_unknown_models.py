@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandFolder
+from tests.cli.door_calls import lasting_budget, tool_answer
 
 import evaldesk
 from evaldesk import LlmAgent
 from evaldesk.errors import EvaldeskError
+from evaldesk.pages.door.tools import Caller
 
 ANSWERS = {"one": "one", "two": "two"}
 FAULT = "variant 'antropic/x': the model 'antropic/x': no provider is named 'antropic'; did you mean 'anthropic'?"
@@ -82,4 +85,113 @@ def test_python_refuses_it(asking: CommandFolder, agent: Any) -> None:
         evaldesk.evaluate(
             agent, "shop.evalset.json", workspace=".", variants=[{"model": "demo/dice"}, {"model": "antropic/x"}]
         )
+    assert n_runs(asking) == 0
+
+
+JUDGED = {"criteria": {"rubric_based_final_response_quality_v1": {"threshold": 0.5, "rubrics": ["Is kind."]}}}
+JUDGE_FAULT = (
+    "the judge 'antropic/x' of rubric_based_final_response_quality_v1: "
+    "no provider is named 'antropic'; did you mean 'anthropic'?"
+)
+USER_FAULT = "the simulated user (antropic/x): no provider is named 'antropic'; did you mean 'anthropic'?"
+
+
+def judge(place: CommandFolder, **options: Any) -> None:
+    """Have the eval set judged by a model of these options."""
+    (criterion,) = JUDGED["criteria"].values()
+    criteria = {name: {**criterion, **options} for name in JUDGED["criteria"]}
+    (place.folder / "test_config.json").write_text(json.dumps({"criteria": criteria}))
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize(
+    "options",
+    [{"judge_model": "antropic/x"}, {"judge_model_options": {"judge_models": ["demo/judge", "antropic/x"]}}],
+    ids=["one judge", "one of two"],
+)
+def test_a_judge_that_no_provider_has_is_refused_by_a_command(
+    asking: CommandFolder, command: list[str], options: dict[str, Any]
+) -> None:
+    judge(asking, **options)
+    (asking.folder / "trial.toml").write_text(FILE.replace("antropic/x", "demo/trips"))
+    words = [each.replace("antropic/x", "demo/trips") for each in command]
+
+    result = asking.run(*words, *(("--config-file-path", "test_config.json") if words[0] == "eval" else ()))
+
+    assert JUDGE_FAULT in str(result.exception), result.output
+    assert n_runs(asking) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"judge_model": "demo/judge"},
+        {"judge_model": "antropic/x", "judge_model_options": {"base_url": "http://127.0.0.1:9/v1"}},
+        {"judge_model": "ollama/of-this-house"},
+    ],
+    ids=["a scripted one", "an address", "a model that its provider knows"],
+)
+def test_a_judge_that_may_be_asked_is_planned(asking: CommandFolder, options: dict[str, Any]) -> None:
+    judge(asking, **options)
+
+    result = asking.run("eval", "asking", "shop.evalset.json", "--config-file-path", "test_config.json", "--check")
+
+    assert result.exit_code == 0, repr(result.exception)
+
+
+def test_any_name_is_a_judge_at_the_server_of_the_environment(
+    asking: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://127.0.0.1:9/v1")
+    judge(asking, judge_model="of-this-house")
+
+    result = asking.run("eval", "asking", "shop.evalset.json", "--config-file-path", "test_config.json", "--check")
+
+    assert result.exit_code == 0, repr(result.exception)
+
+
+def test_a_function_among_the_criteria_may_register_the_provider_of_a_judge(asking: CommandFolder) -> None:
+    judge(asking, judge_model="antropic/x")
+    (asking.folder / "own_metrics.py").write_text("def kind(transcript):\n    return 1.0\n")
+    path = asking.folder / "test_config.json"
+    criteria = json.loads(path.read_text())["criteria"]
+    path.write_text(json.dumps({"criteria": {**criteria, "own_metrics:kind": 0.5}}))
+
+    result = asking.run("eval", "asking", "shop.evalset.json", "--config-file-path", path, "--check")
+
+    assert result.exit_code == 0, repr(result.exception)
+
+
+@pytest.mark.parametrize("more", [(), ("--vary", "temperature=0,1")], ids=["a run", "an experiment"])
+def test_a_simulated_user_that_no_provider_has_is_refused(asking: CommandFolder, more: tuple[str, ...]) -> None:
+    scenario = {"eval_id": "a", "conversation_scenario": {"starting_prompt": "Hi", "conversation_plan": "Ask."}}
+    (asking.folder / "talk.evalset.json").write_text(json.dumps({"eval_set_id": "talk", "eval_cases": [scenario]}))
+    options = ("--criterion", "response_match_score=0.8", "--user-model", "antropic/x")
+
+    of_scenario = asking.run("eval", "asking", "talk.evalset.json", *options, *more)
+    of_turns = asking.run("eval", "asking", "shop.evalset.json", *options, "--check")
+
+    assert USER_FAULT in str(of_scenario.exception), of_scenario.output
+    assert n_runs(asking) == 0
+    assert of_turns.exit_code == 0, "no user is simulated where all cases have turns"
+
+
+def test_python_refuses_a_judge_that_no_provider_has(asking: CommandFolder) -> None:
+    judge(asking, judge_model="antropic/x")
+
+    with pytest.raises(EvaldeskError, match="the judge 'antropic/x'"):
+        evaldesk.evaluate("asking", "shop.evalset.json", workspace=".", criteria="test_config.json")
+    assert n_runs(asking) == 0
+
+
+def test_a_coding_agent_is_refused_it_before_any_trial(asking: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.desk.client_runs.hand_over", lambda *_: pytest.fail("nothing is to be played"))
+    path = asking.folder / "shop.evalset.json"
+    criteria = {name: {**each, "judge_model": "antropic/x"} for name, each in JUDGED["criteria"].items()}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "criteria": criteria}))
+    asking.run("eval", "asking", "shop.evalset.json", "--criterion", "response_match_score=0.8", "--check")
+    caller = Caller(allowed=frozenset({"run"}), budget=lasting_budget(5))
+
+    with pytest.raises(EvaldeskError, match="the judge 'antropic/x'"):
+        tool_answer(asking.folder, "start_run", {"agent": "asking", "set": "shop"}, caller)
     assert n_runs(asking) == 0

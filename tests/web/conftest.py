@@ -69,6 +69,9 @@ class ScriptedHost:
             raise AgentError("No module named 'pdf_tables'", trace="Traceback: <agent.py>, line 4")
         return self.descriptions.get(ref.id, DICE)
 
+    async def model_fault(self, ref: AgentRef, model: str) -> str:
+        return ""
+
     async def warm(self, ref: AgentRef) -> None:
         return None
 

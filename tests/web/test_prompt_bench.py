@@ -257,6 +257,26 @@ def test_a_request_that_cannot_be_leaves_nothing_behind(
     assert chat.desk.store.experiments.list() == []
 
 
+def test_a_draft_of_an_agent_whose_judge_no_provider_has_is_not_played(
+    chat: ChatDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(chat.desk.settings, judges=("antropic/x",))
+    for each in (chat.desk, chat.desk.runs):
+        monkeypatch.setattr(each, "settings" if each is chat.desk else "_settings", settings)
+    criterion = {"threshold": 0.5, "judge_model": "antropic/x", "rubrics": ["Is kind."]}
+    case = {"eval_id": "a", "conversation": [{"user_content": {"parts": [{"text": "roll"}]}}]}
+    content: dict[str, Any] = {"eval_set_id": "judged", "eval_cases": [case]}
+    content["criteria"] = {"rubric_based_final_response_quality_v1": criterion}
+    path = chat.desk.settings.workspace / "agents" / "dice" / "judged.evalset.json"
+    path.write_text(json.dumps(content))
+    judged = next(each for each in chat.desk.evalsets.list() if each.name == "judged")
+
+    page = unescape(post(chat, "/runs", 422, instruction=DRAFT, evalset=judged.id).text)
+
+    assert "the judge 'antropic/x' of rubric_based_final_response_quality_v1: no provider is named" in page
+    assert chat.desk.store.experiments.list() == []
+
+
 @pytest.mark.parametrize(
     "query", ["experiment=9", "experiment=x", "prompt=nothing", "saved=zz", "n=999999999", "evalset=no"]
 )

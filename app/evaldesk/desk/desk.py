@@ -189,7 +189,7 @@ class Desk:
         Raises UsageError naming the field at fault, NotFoundError for a baseline that is gone.
         """
         from evaldesk.desk.runs.gates.impossible import check_gates
-        from evaldesk.desk.runs.model_checks import check_model_name, check_prices
+        from evaldesk.desk.runs.model_checks import check_model_names, check_prices
         from evaldesk.desk.runs.plan import read_subject
         from evaldesk.desk.runs.stored_runs import compared_plans
 
@@ -197,7 +197,7 @@ class Desk:
         subject = await read_subject(self.agents, self.evalsets, agent_id, evalset_id, environment)
         plan = await asyncio.to_thread(self.runs.plan_for_page, subject, options)
         if subject.description:
-            await check_model_name(self.host.model_fault, plan, subject.description)
+            await check_model_names(self.host.model_fault, plan, subject.description)
         gates = options.gates
         if gates.asks_nothing:
             return plan

@@ -17,7 +17,7 @@ from evaldesk.desk.criteria.criteria import reaches_out
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.gates.planned import doubtful_regressions
-from evaldesk.desk.runs.model_checks import check_model_name, check_prices
+from evaldesk.desk.runs.model_checks import check_model_names, check_prices
 from evaldesk.desk.runs.plan import RunPlan, subject_of
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import compared_plans
@@ -189,7 +189,7 @@ async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> Ru
     plan = desk.runs.plan_for(subject, job.options)
     if job.is_stored:
         plan = replace(plan, evalset=None, config=replace(plan.config, evalset_version=""))
-    await check_model_name(desk.host.model_fault, plan, description)
+    await check_model_names(desk.host.model_fault, plan, description)
     if is_cost_limited:
         await check_prices(desk.host.unpriced, plan, description)
     return plan

@@ -15,7 +15,7 @@ from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.fresh_trials import repeats_recorded, without_fresh_trials
 from evaldesk.desk.runs.gates.bars import bars_of, is_asserted, weaker_words
-from evaldesk.desk.runs.model_checks import check_model_name, check_models
+from evaldesk.desk.runs.model_checks import check_model_names, check_models
 from evaldesk.desk.runs.plan import (
     RunOptions,
     RunPlan,
@@ -194,7 +194,7 @@ class CasePlayer:
         host = ChatPlayers()
         try:
             description = self._description = self._description or await host.describe(self._agent)
-            await check_model_name(partial(self._model_fault, host), plan, description)
+            await check_model_names(partial(self._model_fault, host), plan, description)
             if self._executor is None and self._ready is None:
                 self._ready = host.give_away(self._agent, version_of(self._agent))
         finally:

@@ -44,7 +44,7 @@ from evaldesk.desk.experiments.variants import (
 from evaldesk.desk.runs.gates.impossible import check_gates
 from evaldesk.desk.runs.input_lock import OBJECT_TARGET
 from evaldesk.desk.runs.kept_workers import SHARED
-from evaldesk.desk.runs.model_checks import check_model_name, check_prices
+from evaldesk.desk.runs.model_checks import check_model_names, check_prices
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, is_judged_by_set, subject_of
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
@@ -503,7 +503,7 @@ class _Bench:
         plan = self.runs.plan_for(subject_of(who.ref, evalset, path, description, self.home), options)
         _check_isolation(who, plan.config)
         self.trust.check_executor(plan.config)
-        await check_model_name(self.host.model_fault if who.target is None else _fault_here, plan, description)
+        await check_model_names(self.host.model_fault if who.target is None else _fault_here, plan, description)
         if plan.config.gates.max_cost is not None:
             unpriced = self.host.unpriced if who.target is None else _unpriced_here
             await check_prices(unpriced, plan, description, "max_cost=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,6 +13,7 @@ from evaldesk.agents.env_files import env_variables
 from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_of
 from evaldesk.desk.runs.plan import RunPlan, check_calls
 from evaldesk.errors import VALUE_LIMIT, AgentError, NotFoundError, UsageError
+from evaldesk.llm import model_fault
 from evaldesk.metrics import is_metric, metric_info
 from evaldesk.model import AgentDescription, AgentRef, Criterion, ModelOptions
 from evaldesk.model.evalset import some_of
@@ -20,6 +22,8 @@ from evaldesk.reading.scenario import no_plan_words, plan_of
 from evaldesk.run_options import BY_NAME
 from evaldesk.secrets import missing_keys, set_variables
 
+VLLM_ADDRESS = "HOSTED_VLLM_API_BASE"
+"""The variable with the address of a server that takes any name of a model."""
 _PRICES = "price_in and price_out, in US dollars for a million tokens, under"
 
 
@@ -131,14 +135,10 @@ def _check_user(plan: RunPlan, agent: AgentDescription) -> None:
 def _check_judges(criterion: Criterion, agent: AgentDescription) -> None:
     if not is_metric(criterion.metric) or not metric_info(criterion.metric).has_judge:
         return
-    judge_options: Any = criterion.options.get(JUDGE_OPTIONS)
-    nested: Mapping[str, Any] = judge_options if isinstance(judge_options, Mapping) else {}
-    judge_access = ModelOptions(base_url=nested.get("base_url"), api_key_env=nested.get("api_key_env"))
-    more: Any = criterion.options.get(MORE_JUDGES)
-    judge_names = (*(judges_of(criterion) or (ADK_JUDGE,)), *(more if isinstance(more, list) else ()))
-    for judge in judge_names:
-        lacking = missing_keys(str(judge), _set_variables(agent))
-        _refuse(_lacking(lacking, judge_access, agent), f"the judge {judge!r} of {criterion.metric}", "metric")
+    for judge in _named_judges(criterion):
+        lacking = missing_keys(judge, _set_variables(agent))
+        about = f"the judge {judge!r} of {criterion.metric}"
+        _refuse(_lacking(lacking, _judge_access(criterion), agent), about, "metric")
 
 
 def _lacking(names: tuple[str, ...], options: ModelOptions, agent: AgentDescription) -> tuple[str, ...]:
@@ -167,18 +167,60 @@ ModelFault: TypeAlias = Callable[[AgentRef, str], Awaitable[str]]
 """Gives the reason why every call of a model would fail where an agent is played; empty where it may be called."""
 
 
-async def check_model_name(fault_of: ModelFault, plan: RunPlan, agent: AgentDescription) -> None:
-    """Raise UsageError for a model of the run that no provider has, as far as that is known without a call.
+async def check_model_names(fault_of: ModelFault, plan: RunPlan, agent: AgentDescription) -> None:
+    """Raise UsageError for a model of the run, its simulated user or a judge that no provider has.
 
-    A model at an address of its own may have any name, and a run that may answer from a recording calls none.
+    It is found without a call. A model at an address of its own may have any name, and a run that may answer from a
+    recording calls none.
     """
     config, kind = plan.config, AGENTS.find(agent.kind)
-    is_elsewhere = config.model_options.base_url or "custom_llm_provider" in config.model_options.extra
-    if not config.model or is_elsewhere or config.recording.may_replay or (kind and kind.is_remote):
+    if config.recording.may_replay:
         return
-    fault = await fault_of(config.agent, config.model)
-    if fault:
-        raise UsageError(f"the model {config.model[:VALUE_LIMIT]!r}: {fault}", field="model")
+    if config.model and not _is_elsewhere(config.model_options) and not (kind and kind.is_remote):
+        fault = await fault_of(config.agent, config.model)
+        if fault:
+            raise UsageError(f"the model {config.model[:VALUE_LIMIT]!r}: {fault}", field="model")
+    if VLLM_ADDRESS in agent.variables or any(not is_metric(each.metric) for each in config.criteria):
+        return  # any name is one of that server; code of a function may register a provider
+    for model, about, field in _other_models(plan, agent):
+        fault = await asyncio.to_thread(model_fault, model)
+        if fault:
+            raise UsageError(f"{about}: {fault}", field=field)
+
+
+def _is_elsewhere(options: ModelOptions) -> bool:
+    """Whether the model is at an address, or of a provider, that the options name."""
+    return bool(options.base_url) or "custom_llm_provider" in options.extra
+
+
+def _other_models(plan: RunPlan, agent: AgentDescription) -> Iterator[tuple[str, str, str]]:
+    """The models of the simulated user and of the judges that will be asked, each in words and with its field."""
+    from evaldesk.metrics.judges.options import full_name
+
+    config = plan.config
+    user = config.user
+    is_user_asked = any(case.scenario for case in some_of(plan.cases)) and not agent.offers_user
+    if user.model and is_user_asked and not _is_elsewhere(user.options):
+        yield user.model, f"the simulated user ({user.model[:VALUE_LIMIT]})", "user_model"
+    for criterion in config.criteria:
+        if config.n_asserted.get(criterion.metric) == 0 or not metric_info(criterion.metric).has_judge:
+            continue
+        if not _is_elsewhere(_judge_access(criterion)):
+            for judge in _named_judges(criterion):
+                yield full_name(judge), f"the judge {judge[:VALUE_LIMIT]!r} of {criterion.metric}", "metric"
+
+
+def _judge_access(criterion: Criterion) -> ModelOptions:
+    """The address and the key that the judges of a criterion are asked with."""
+    judge_options: Any = criterion.options.get(JUDGE_OPTIONS)
+    nested: Mapping[str, Any] = judge_options if isinstance(judge_options, Mapping) else {}
+    return ModelOptions(base_url=nested.get("base_url"), api_key_env=nested.get("api_key_env"))
+
+
+def _named_judges(criterion: Criterion) -> tuple[str, ...]:
+    """The judges of a criterion, ADK's own where it names none."""
+    more: Any = criterion.options.get(MORE_JUDGES)
+    return (*(judges_of(criterion) or (ADK_JUDGE,)), *(map(str, more) if isinstance(more, list) else ()))
 
 
 Unpriced: TypeAlias = Callable[[AgentRef, Sequence[str]], Awaitable[tuple[str, ...]]]
