@@ -15,7 +15,8 @@ from tests.cli.conftest import CommandFolder
 
 import evaldesk
 from evaldesk.cli.runs.shared import opened_desk
-from evaldesk.errors import EvaldeskError
+from evaldesk.desk.experiments.experiments import ExperimentDesk
+from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.pages.experiment import read_experiment_page
 from evaldesk.pages.run_table import read_table_page
 from evaldesk.pages.runs.table_query import TableQuery
@@ -101,7 +102,57 @@ def test_a_budget_stops_all_variants_and_says_which_blocks_count(place: CommandF
     assert sum(place.store().runs.summary(run).n_done for run in (1, 2)) == 20
 
 
-def test_a_variant_without_a_trial_takes_none_from_the_others(place: CommandFolder) -> None:
+SPENT = "The experiment began as many trials as its budget has: 20 trials."
+
+
+def test_a_variant_is_not_added_under_a_budget_that_is_spent(place: CommandFolder) -> None:
+    cut = begin(place, "--vary", "temperature=0,1", "--n", 3, "--budget", 20)
+
+    added = place.run("experiment", "add", 1, "--vary", "temperature=0.5")
+    not_enough = place.run("experiment", "add", 1, "--vary", "temperature=0.5", "--budget", 20)
+
+    assert f"{SPENT} Go on with more than that of: evaldesk experiment resume 1 --budget 20" in cut.stderr
+    for each in (added, not_enough):
+        assert isinstance(each.exception, UsageError)
+        assert str(each.exception).startswith(f"{SPENT} No further trial would begin; name a larger one")
+    store = place.store()
+    assert [run.id for run in store.runs.list()] == [2, 1]
+    assert len(store.experiments.get(1).plan.variants) == 2
+
+
+def test_a_larger_budget_is_one_of_all_trials_together(place: CommandFolder) -> None:
+    begin(place, "--vary", "temperature=0,1", "--n", 3, "--budget", 20)
+
+    added = place.run("experiment", "add", 1, "--vary", "temperature=0.5", "--budget", 26)
+    resumed = place.run("experiment", "resume", 1, "--budget", 54)
+
+    assert added.exit_code == resumed.exit_code == 0, added.output + resumed.output
+    assert "26 trials" in added.stderr
+    runs = [place.store().runs.summary(number) for number in (1, 2, 3)]
+    assert [(run.n_done, run.status) for run in runs] == [(18, "finished")] * 3
+    assert place.store().experiments.get(1).plan.budget == "54"
+    assert "Not all trials were played" not in resumed.stdout
+
+
+@pytest.mark.parametrize("budget", ["0", "-3", "few", "1e999usd", "20eur"])
+@pytest.mark.parametrize("command", [("add", 1, "--vary", "temperature=0.5"), ("resume", 1)], ids=["add", "resume"])
+def test_a_budget_that_cannot_be_is_refused(place: CommandFolder, command: tuple[object, ...], budget: str) -> None:
+    begin(place, "--vary", "temperature=0,1", "--n", 1, "--budget", 6)
+
+    result = place.run("experiment", *command, f"--budget={budget}")
+
+    assert isinstance(result.exception, UsageError)
+    assert "--budget" in str(result.exception)
+    assert place.store().experiments.get(1).plan.budget == "6"
+
+
+def test_a_variant_without_a_trial_takes_none_from_the_others(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check_nothing(*_: object) -> None:
+        """Earlier versions added variants under a spent budget."""
+
+    monkeypatch.setattr(ExperimentDesk, "_check_budget", check_nothing)
     begin(place, "--vary", "temperature=0,1", "--n", 3, "--budget", 20)
 
     added = place.run("experiment", "add", 1, "--vary", "temperature=0.5")

@@ -11,6 +11,8 @@ from playwright.sync_api import Page, expect
 from tests.e2e import engines
 
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
+from evaldesk.model.experiment import ExperimentPlan, Variant
+from evaldesk.model.run import ExperimentPart
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
@@ -47,6 +49,19 @@ def _furnish(workspace: Path) -> tuple[str, ...]:
                     TrialResult(run_id, case, at, "finished", "failed" if fails(case) else "passed")
                     for case in range(N_CASES)
                     for at in range(N)
+                ]
+            )
+            store.runs.set_status(run_id, "finished")
+        variants = tuple(Variant(name, {"temperature": at}) for at, name in enumerate(("cold", "warm", "hot")))
+        number = store.experiments.begin(ExperimentPlan("weather", variants, seed=7, concurrency=1), [])
+        for at, variant in enumerate(variants):
+            part = ExperimentPart(number, at, variant.name)
+            run_id = store.runs.create(RunConfig(AgentRef("parrot", "parrot"), "trips", n=N, experiment=part), cases)
+            store.runs.record(
+                [
+                    TrialResult(run_id, case, n, "finished", "passed", duration_ms=1_000.0 * (case + 1))
+                    for case in range(N_CASES)
+                    for n in range(N)
                 ]
             )
             store.runs.set_status(run_id, "finished")
@@ -229,6 +244,43 @@ def test_cells_follow_runs_that_play_and_the_focus_stays(someone: Visitor) -> No
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
     assert focus(page) == "case_01 2"
+
+
+@pytest.mark.parametrize("width", [1280, 390], ids=["desktop", "phone"])
+def test_columns_and_density_of_an_experiment_are_chosen_and_stay_in_the_address(someone: Visitor, width: int) -> None:
+    page = someone.page
+    page.set_viewport_size({"width": width, "height": 800})
+    someone.goto("/experiments/1?sort=file")
+    table, menu = page.locator("[data-grid]"), page.locator("summary", has_text="Columns")
+    heads = table.locator("thead tr:last-child th")
+    expect(heads).to_have_count(5)  # the case, its trials in three variants, and their spread
+    height = page.locator("#row-1").bounding_box()["height"]  # type: ignore[index]
+
+    menu.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("checkbox", name="Tight rows").click()
+    page.wait_for_url("**density=tight*")
+    expect(table).to_have_attribute("data-density", "tight")
+    assert page.locator("#row-1").bounding_box()["height"] < height  # type: ignore[index]
+
+    menu.click()
+    page.get_by_role("checkbox", name="Time").click()
+    page.wait_for_url("**columns=*time*")
+    expect(heads).to_have_count(8)
+    expect(table).to_have_attribute("data-density", "tight")
+    page.reload()
+    expect(heads).to_have_count(8)
+
+    heads.filter(has_text="Time").nth(1).get_by_role("link").click()
+    page.wait_for_url("**sort=slow*")
+    expect(page.locator("[data-rows] tr").first).to_contain_text(f"case_{N_CASES - 1:02}")
+    expect(heads).to_have_count(8)
+    menu.click()
+    expect(page.get_by_role("checkbox", name="Time")).to_have_attribute("aria-checked", "true")
+    page.get_by_role("checkbox", name="Time").click()
+    expect(heads).to_have_count(5)
+    assert "density=tight" in page.url
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
 
 
 def test_heads_and_the_left_column_stay_in_sight(someone: Visitor) -> None:

@@ -177,7 +177,9 @@ def _job_of(desk: Desk, request: EvalRequest, job: Job, variant: Variant, run_pl
     return replace(job, agent=agent, evalset=evalset, path=path, options=options)
 
 
-async def more_variants(desk: Desk, experiment_id: int, vary: Sequence[str], *, allows_equal: bool) -> None:
+async def more_variants(
+    desk: Desk, experiment_id: int, vary: Sequence[str], *, allows_equal: bool, budget: str | None = None
+) -> None:
     """Plan further variants on the cases of the first run of an experiment, and begin them. Raises UsageError."""
     _, variants = grid_of([varied_option(text) for text in vary])
     experiment = await desk.experiments.get(experiment_id)
@@ -197,7 +199,7 @@ async def more_variants(desk: Desk, experiment_id: int, vary: Sequence[str], *, 
     old_plans = [RunPlan((await desk.runs.summary(run_id)).config, evalset.cases) for run_id in experiment.run_ids]
     if len(old_plans) == len(experiment.plan.variants):
         check_variants(plan, [*old_plans, *run_plans], allows_equal=allows_equal)
-    await desk.experiments.add(experiment_id, variants, run_plans)
+    await desk.experiments.add(experiment_id, variants, run_plans, budget=budget)
 
 
 def _on_stored_cases(plan: RunPlan, config: RunConfig) -> RunPlan:
@@ -272,6 +274,10 @@ async def follow_experiment(desk: Desk, experiment_id: int, request: EvalRequest
             show(f"Stopped. Continue with: evaldesk experiment resume {experiment_id}{place}", err=True)
     if n_interrupts:
         return EXIT_INTERRUPTED
+    cut = next((run for run in reversed(runs) if run.status == "stopped" and run.n_todo and run.reason), None)
+    if cut and results.experiment.plan.budget:
+        resume = f"evaldesk experiment resume {experiment_id} --budget {results.experiment.plan.budget}"
+        show(in_one_line(f"{cut.reason} Go on with more than that of: {resume}"), err=True)
     failed = next((run for run in runs if run.status == "failed"), None)
     if failed and failed.config.experiment:
         show(in_one_line(f"{failed.config.experiment.variant}: {failed.reason}"), err=True)

@@ -12,12 +12,13 @@ import click
 from evaldesk.cli.eval.experiment import follow_experiment, more_variants, settings_of, variants_of
 from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.runs.shared import ask_trust, trust_option, workspace_option
+from evaldesk.cli.runs.shared import Command, ask_trust, trust_option, workspace_option
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.experiments.confirming import confirm as confirm_leader
 from evaldesk.desk.experiments.confirming import pair_to_confirm
 from evaldesk.desk.runs.plan import digest_of_file
 from evaldesk.errors import UsageError
+from evaldesk.run_options import BY_NAME
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show
 
@@ -40,21 +41,32 @@ def stop(experiment_id: int, workspace: str | None) -> None:
     _run(workspace, work)
 
 
+BUDGET = BY_NAME["budget"]
+
+
+def budget_option(command: Command) -> Command:
+    """`--budget` of an experiment that was begun."""
+    words = "A budget of all its trials together, in place of the earlier one."
+    return click.option("--budget", metavar=BUDGET.metavar, help=words)(command)
+
+
 @click.command()
 @click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
+@budget_option
 @trust_option
 @workspace_option
-def resume(experiment_id: int, is_trusted: bool, workspace: str | None) -> None:
+def resume(experiment_id: int, budget: str | None, is_trusted: bool, workspace: str | None) -> None:
     """Play the remaining trials of experiment ID in their order, but those of dropped variants.
 
     \b
     evaldesk experiment resume 7
     """
+    larger_budget = _budget_of(budget)
 
     async def work(desk: Desk) -> int:
         desk.poll_requests()
         await _tell_changed_set(desk, experiment_id)
-        if not await desk.experiments.resume(experiment_id):
+        if not await desk.experiments.resume(experiment_id, budget=larger_budget):
             show(f"Experiment {experiment_id} has no trial left to play.", err=True)
         return await follow_experiment(desk, experiment_id, EvalRequest((), workspace=workspace))
 
@@ -65,19 +77,28 @@ def resume(experiment_id: int, is_trusted: bool, workspace: str | None) -> None:
 @click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
 @click.option("--vary", multiple=True, required=True, metavar="OPTION=A,B", help="The options of the new variants.")
 @click.option("--allow-equal", is_flag=True, help="Allow a variant that is there already.")
+@budget_option
 @trust_option
 @workspace_option
-def add(experiment_id: int, vary: tuple[str, ...], allow_equal: bool, is_trusted: bool, workspace: str | None) -> None:
+def add(
+    experiment_id: int,
+    vary: tuple[str, ...],
+    allow_equal: bool,
+    budget: str | None,
+    is_trusted: bool,
+    workspace: str | None,
+) -> None:
     """Add variants to experiment ID, and play them on its cases with its seed.
 
     \b
     evaldesk experiment add 7 --vary model=gpt-5-nano
     """
+    larger_budget = _budget_of(budget)
 
     async def work(desk: Desk) -> int:
         desk.poll_requests()
         await _tell_changed_set(desk, experiment_id)
-        await more_variants(desk, experiment_id, vary, allows_equal=allow_equal)
+        await more_variants(desk, experiment_id, vary, allows_equal=allow_equal, budget=larger_budget)
         return await follow_experiment(desk, experiment_id, EvalRequest((), workspace=workspace))
 
     _run(workspace, work, is_trusted=is_trusted, vary=vary)
@@ -107,6 +128,11 @@ def confirm(experiment_id: int, is_trusted: bool, workspace: str | None) -> None
         return await follow_experiment(desk, confirming_id, EvalRequest((), workspace=workspace))
 
     _run(workspace, work, is_trusted=is_trusted)
+
+
+def _budget_of(text: str | None) -> str | None:
+    """The budget of a command. Raises UsageError."""
+    return None if text is None else str(BUDGET.read(text, "--budget"))
 
 
 async def _tell_changed_set(desk: Desk, experiment_id: int) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaldesk.desk.experiments.exchange import experiment_parts
-from evaldesk.desk.experiments.results import Results, results
+from evaldesk.desk.experiments.results import Results, begun_so_far, results
 from evaldesk.desk.experiments.revisions import remove_unused_trees
+from evaldesk.desk.experiments.turns import budget_end
 from evaldesk.desk.experiments.variants import MOST_VARIANTS, check_names
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import AgentRef
@@ -93,9 +94,18 @@ class ExperimentDesk:
         run_ids = (await self.get(experiment_id)).run_ids
         await asyncio.gather(*(self._runs.stop(run_id, cancel=cancel) for run_id in run_ids))
 
-    async def resume(self, experiment_id: int) -> int:
-        """Play the remaining trials of all variants but dropped ones; gives their number. Raises as for a run."""
+    async def resume(self, experiment_id: int, *, budget: str | None = None) -> int:
+        """Play the remaining trials of all variants but dropped ones; gives their number.
+
+        A `budget` takes the place of the earlier one, for all trials together. Raises as for a run, UsageError for a
+        budget that is spent already, and ConflictError for one while the experiment goes on.
+        """
         experiment = await self.get(experiment_id)
+        if budget is not None:
+            await self._check_rest(experiment)
+            await self._check_budget(experiment_id, budget)
+            plan = replace(experiment.plan, budget=budget)
+            await asyncio.to_thread(self._store.experiments.extend, experiment_id, plan, ())
         dropped_ids = {experiment.members[index].run_id for index in experiment.dropped}
         run_ids = [run_id for run_id in experiment.run_ids if run_id not in dropped_ids]
         summaries = [await self._runs.summary(run_id) for run_id in run_ids]
@@ -104,23 +114,49 @@ class ExperimentDesk:
         await self._runs.resume_together(to_play)
         return n_todo
 
-    async def add(self, experiment_id: int, variants: Sequence[Variant], run_plans: Sequence[RunPlan]) -> None:
+    async def add(
+        self,
+        experiment_id: int,
+        variants: Sequence[Variant],
+        run_plans: Sequence[RunPlan],
+        *,
+        budget: str | None = None,
+    ) -> None:
         """Add variants to an experiment, and play them; the earlier trials stay, and the grid is no full one any more.
 
-        Raises UsageError, and ConflictError while it goes on.
+        A `budget` takes the place of the earlier one, for all trials together. Raises UsageError, also where the budget
+        is spent, and ConflictError while the experiment goes on.
         """
         experiment = await self.get(experiment_id)
-        summaries = [await self._runs.summary(run_id) for run_id in experiment.run_ids]
-        if any(run.status in LIVE for run in summaries):
-            raise ConflictError(f"experiment {experiment_id} is still running; stop it first, or wait for its end")
+        await self._check_rest(experiment)
+        budget = budget or experiment.plan.budget
+        await self._check_budget(experiment_id, budget)
         earlier_variants = experiment.plan.variants
         check_names([each.name for each in (*earlier_variants, *variants)])
         if len(earlier_variants) + len(variants) > MOST_VARIANTS:
             raise UsageError(f"an experiment has at most {MOST_VARIANTS} variants", field="variants")
         all_variants = tuple(replace(each, levels=()) for each in (*earlier_variants, *variants))
-        plan = replace(experiment.plan, variants=all_variants, factors=())
+        plan = replace(experiment.plan, variants=all_variants, factors=(), budget=budget)
         extend = partial(self._store.experiments.extend, experiment_id, plan)
         await self._runs.start_together(_with_concurrency(plan, run_plans), extend)
+
+    async def _check_rest(self, experiment: Experiment) -> None:
+        """Raise ConflictError while a variant of it is played."""
+        summaries = [await self._runs.summary(run_id) for run_id in experiment.run_ids]
+        if any(run.status in LIVE for run in summaries):
+            raise ConflictError(f"experiment {experiment.id} is still running; stop it first, or wait for its end")
+
+    async def _check_budget(self, experiment_id: int, budget: str | None) -> None:
+        """Raise UsageError where no further trial would begin under this budget."""
+        if budget is None:
+            return
+        _, n_begun, cost = await asyncio.to_thread(begun_so_far, self._store, experiment_id)
+        reason = budget_end(budget, n_begun, cost)
+        if reason:
+            raise UsageError(
+                f"{reason} No further trial would begin; name a larger one for all trials together with --budget",
+                field="budget",
+            )
 
 
 def _with_concurrency(plan: ExperimentPlan, run_plans: Sequence[RunPlan]) -> builtins.list[RunPlan]:

@@ -33,6 +33,16 @@ def cell_rank(seed: int, trial_index: int, case_index: int, variant_index: int) 
     return trial_index, blake2b(cell.encode(), digest_size=8).hexdigest()
 
 
+def budget_end(budget: str, n_begun: int, cost: float) -> str:
+    """The reason why no cell begins any more under a budget; empty below its cap. `cost` is in US dollars."""
+    most, is_money = budget_of(budget)
+    if is_money and cost >= most - ROUNDING:
+        return f"The trials of the experiment cost {cost_words(cost)}, which is its budget of {budget_words(budget)}."
+    if not is_money and n_begun >= most:
+        return f"The experiment began as many trials as its budget has: {budget_words(budget)}."
+    return ""
+
+
 # Nothing of the order is stored, and each variant has processes of its own: decision 505.
 class Turns:
     """Decides which cell of an experiment begins next.
@@ -203,14 +213,7 @@ class Turns:
         """Begin no cell at the cap."""
         if self._budget is None or self.reason:
             return
-        most, is_money = budget_of(self._budget)
-        if is_money and self._cost >= most - ROUNDING:
-            spent = cost_words(self._cost)
-            self.reason = (
-                f"The trials of the experiment cost {spent}, which is its budget of {budget_words(self._budget)}."
-            )
-        elif not is_money and self._n_begun >= most:
-            self.reason = f"The experiment began as many trials as its budget has: {budget_words(self._budget)}."
+        self.reason = budget_end(self._budget, self._n_begun, self._cost)
 
 
 class VariantTurns:
