@@ -388,6 +388,47 @@ def test_a_suspected_value_that_a_replay_repeats_is_none() -> None:
     assert changing_places(constant, [again]) == ()
 
 
+NOON = datetime(2025, 11, 30, 12, 0, 20, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("value", "others_began_after_s", "is_suspect"),
+    [
+        (int(NOON), 0.5, True),
+        (int(NOON), 4.0, False),
+        (NOON + 0.25, 0.5, False),
+        (f"{int(NOON)}", 0.5, True),
+        ("2025-11-30T12:00:20Z", 0.5, True),
+        ("2025-11-30 12:00:20", 4.0, False),
+        ("2025-11-30 12:00:20.5", 0.5, False),
+        ("2025-11-30 12:00", 40.0, True),
+        ("2025-11-30 12:00", 200.0, False),
+        ("12:00", 40.0, True),
+        ("12:00 pm", 40.0, True),
+        ("12:00", 200.0, False),
+        ("12:00:20", 0.5, True),
+        ("09:30", 0.5, False),
+        ("2025-11-30", 40.0, True),
+        ("2025-11-30", 90_000.0, False),
+        ("2025-11-30T20:15:00Z", 0.5, False),  # a time of this evening, and no clock
+        (int(NOON) - 100_000, 0.5, False),
+        (3, 0.5, False),
+        ("d9b2d63d-a233-4123-847a-7a7b0c0f0a11", 0.5, False),
+    ],
+)
+def test_plays_that_begin_in_one_step_of_a_clock_do_not_show_that_a_time_repeats(
+    value: Any, others_began_after_s: float, is_suspect: bool
+) -> None:
+    case = Case("c", (Turn("Hi"),), final_state={"at": value})
+    turn = replace(
+        play(same_answer, ["Hi"]).turns[0], state_after={"at": value}, start_time=NOON + others_began_after_s
+    )
+
+    places = changing_places(case, [Transcript((turn,))], recorded_at=NOON + 2, start_time=NOON)
+
+    assert [(each.key, each.look) for each in places] == ([("state.at", "time")] if is_suspect else [])
+
+
 def test_accepted_places_are_found_once() -> None:
     case = added_case(nested, 2)
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from itertools import islice, takewhile
 from typing import Any, Literal, TypeAlias
@@ -25,7 +26,7 @@ from evaldesk.matching import (
     with_allowances,
 )
 from evaldesk.matching.json_pointer import ABSENT, part_at
-from evaldesk.matching.moments import is_after_start, moment_of
+from evaldesk.matching.moments import clock_seconds, is_after_start, moment_of, step_of
 from evaldesk.model import Case, JsonValue, ToolCall, Transcript, TurnRecord
 from evaldesk.model.json_text import json_line, short_json
 
@@ -39,6 +40,8 @@ DAY_S = 26 * 3600.0
 """A day and the largest offset of a zone: texts without a zone are read as UTC."""
 ALIKE = 0.8
 """The likeness from which an answer passes for the reference: the threshold of ADK's `response_match_score`."""
+RECENT_S = 120.0
+"""The difference up to which a time that all plays agree on is that of the recording."""
 MAX_PLACES = 40
 MAX_PARTS = 8
 """More changing parts of one value are one place."""
@@ -226,7 +229,7 @@ class _Search:
         changes = dict(_changing_parts("", value, others))
         leaves = [*islice(_leaves("", value), max(self.n_values, 0))]
         self.n_values -= len(leaves)
-        suspects = {at: leaf for at, leaf in leaves if at not in changes and self._is_suspect(leaf, others)}
+        suspects = {at: leaf for at, leaf in leaves if at not in changes and self._is_suspect(leaf, plays)}
         parts = sorted({*changes, *suspects})
         if len(parts) > MAX_PARTS and "" not in parts:
             parts = [""]
@@ -250,16 +253,33 @@ class _Search:
                 key + at, part, words + at, place, recorded_value, len(others), other_values, look, matchers
             )
 
-    def _is_suspect(self, leaf: JsonValue, others: Sequence[JsonValue]) -> bool:
-        """Whether a value that was seen once, or a day that was seen on one day, looks as if it would change."""
+    def _is_suspect(self, leaf: JsonValue, plays: Sequence[OtherValue]) -> bool:
+        """Whether a value looks as if it would change that was seen once, or is a time that no clock changed since."""
         if isinstance(leaf, bool) or not isinstance(leaf, str | int | float):
             return False
-        instant = moment_of(leaf)
-        if instant and instant.is_day:
-            is_suspect = self.recorded_at is not None and abs(instant.seconds - self.recorded_at) <= DAY_S
-        else:
-            is_suspect = not others and bool(look_of(leaf, (), self.recorded_at))
+        look = look_of(leaf, (), self.recorded_at)
+        is_suspect = look == "time" and self._is_of_one_step(leaf, plays) if plays else bool(look)
         return is_suspect and f"{leaf}" not in self.inputs
+
+    def _is_of_one_step(self, leaf: str | int | float, plays: Sequence[OtherValue]) -> bool:
+        """Whether the leaf is the time of the recording, and all plays began within the step in which it is written.
+
+        A day is one where a start is not known.
+        """
+        if self.recorded_at is None:
+            return False
+        instant = moment_of(leaf)
+        starts = [self.start_time, *(play.start_time for play in plays)]
+        known_starts = [each for each in starts if each is not None]
+        spread = max(known_starts) - min(known_starts) if len(known_starts) == len(starts) else None
+        if instant and instant.is_day:
+            return spread is None or spread < step_of(leaf)
+        first = (self.recorded_at if self.start_time is None else self.start_time) - RECENT_S
+        is_current = instant is None or any(  # a clock that looks like a time is near the recording
+            first <= instant.seconds - offset <= self.recorded_at + RECENT_S
+            for offset in ((0.0,) if instant.has_zone else _zone_offsets(self.recorded_at))
+        )
+        return is_current and spread is not None and spread < 2 * step_of(leaf)
 
 
 def look_of(value: JsonValue, others: Sequence[JsonValue] = (), recorded_at: float | None = None) -> Look:
@@ -287,6 +307,21 @@ def _are_after_start(values: Sequence[OtherValue]) -> bool:
     return bool(starts) and all(is_after_start(each.value, each.value, each.start_time) for each in starts)
 
 
+def _is_clock_of(text: str, recorded_at: float) -> bool:
+    """Whether the clock showed this time about when the session was recorded, in UTC or in the zone of this machine."""
+    seconds = clock_seconds(text)
+    if seconds is None:
+        return False
+    ahead = (seconds - recorded_at - offset + RECENT_S for offset in _zone_offsets(recorded_at))
+    return any(each % (24 * 3600) <= 2 * RECENT_S for each in ahead)
+
+
+def _zone_offsets(seconds: float) -> tuple[float, ...]:
+    """The offsets from UTC in which an agent beside this process may write a time that names no zone."""
+    offset = datetime.fromtimestamp(seconds).astimezone().utcoffset()
+    return (0.0, offset.total_seconds() if offset else 0.0)
+
+
 def _is_time(value: JsonValue) -> bool:
     return moment_of(value) is not None or (isinstance(value, str) and _IS_CLOCK.fullmatch(value) is not None)
 
@@ -294,8 +329,10 @@ def _is_time(value: JsonValue) -> bool:
 def _is_near(value: JsonValue, recorded_at: float | None, *, has_others: bool) -> bool:
     """Whether a time is that of the recording, or differs anyway; of an unknown recording, a time with a fraction."""
     instant = moment_of(value)
-    if has_others or instant is None:
-        return has_others
+    if has_others:
+        return True
+    if instant is None:
+        return isinstance(value, str) and recorded_at is not None and _is_clock_of(value, recorded_at)
     if recorded_at is not None:
         return abs(instant.seconds - recorded_at) <= DAY_S
     return not instant.is_day and instant.seconds % 1 != 0

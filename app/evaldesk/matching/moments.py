@@ -28,6 +28,9 @@ CLOCK_SKEW_S = 5.0
 """How far the clock of an agent may stand behind that of its player, a cut fraction of a second included."""
 _ZONE_S = 14 * 3600.0
 _DAY_S = 24 * 3600.0
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?(?: ?([APap][Mm]))?")
+_HAS_SECONDS = re.compile(r":\d{2}:\d{2}|T\d{6}")
+_HAS_FRACTION = re.compile(r":\d{2}[.,]\d|T\d{6}[.,]\d")
 _YEAR = re.compile(r"(?<!\d)(?:20|21)\d\d(?!\d)|(?<!\d)(?:20|21)\d{6}T")
 
 
@@ -65,6 +68,30 @@ def moment_of(value: JsonValue) -> Moment | None:
     is_day = ":" not in text and "T" not in text
     has_zone = moment_text.tzinfo is not None
     return Moment(seconds, is_day, is_text=True, has_zone=has_zone) if _FIRST_S <= seconds <= _LAST_S else None
+
+
+def clock_seconds(text: str) -> int | None:
+    """The seconds since midnight of a clock such as `9:05`, `21:05:30` or `9:05 pm`; None for another text."""
+    parts = _CLOCK.fullmatch(text)
+    if parts is None:
+        return None
+    hour, minute, second = (int(each or 0) for each in parts.group(1, 2, 3))
+    if half := (parts.group(4) or "").lower():
+        hour = hour % 12 + (12 if half == "pm" else 0)
+    return hour * 3600 + minute * 60 + second
+
+
+def step_of(value: JsonValue) -> float:
+    """The step in seconds in which a time is written: a day, a minute, a second, or 0 for a smaller one."""
+    if isinstance(value, str) and not value.strip().replace(".", "", 1).isdecimal():
+        moment_text = moment_of(value)
+        if moment_text and moment_text.is_day:
+            return _DAY_S
+        if _HAS_FRACTION.search(value):
+            return 0.0
+        return 1.0 if _HAS_SECONDS.search(value) else 60.0
+    number = float(value) if isinstance(value, str | int | float) else 0.0
+    return 1.0 if _FIRST_S <= number <= _LAST_S and number.is_integer() else 0.0
 
 
 def is_later(expected: JsonValue, actual: JsonValue) -> bool:
