@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evaldesk.desk.blame.blaming import outcomes_of
 from evaldesk.desk.blame.planning import BlameRequest, PlannedBlame
+from evaldesk.desk.blame.verifying import places_of
 from evaldesk.desk.desk import Desk
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.blame import Blame, Verification
+from evaldesk.model.conclusion import counted
 from evaldesk.model.decisive_turn import Answer, Count
 from evaldesk.model.fork import edit_words
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.model.transcript import known_sum
 from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.pages.json_tree import cut
 from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href
@@ -70,6 +73,49 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
+class FixPanel:
+    """The test of a fix over failed trials with a decisive turn: its plan, and its effect so far.
+
+    `words` is empty before the first continuation, `problem` the reason why it broke off or cannot begin. `agents` are
+    those that may play in place of the agent of the run.
+    """
+
+    n_trials: int
+    cost_each: float | None
+    words: str
+    is_live: bool
+    problem: str
+    agents: Sequence[str]
+
+    @property
+    def plan_words(self) -> str:
+        """`2 failed trials, each so often from its decisive turn and from the start; about $0.04 for one of both.`"""
+        money = "cost unknown" if self.cost_each is None else f"about {cost_words(self.cost_each)} for one of both"
+        trials = counted(self.n_trials, "failed trial")
+        return f"{trials}, each so often from its decisive turn and from the start of its case; {money}."
+
+
+async def read_fix_panel(desk: Desk, run_id: int, key: TrialKey | None, problem: str = "") -> FixPanel | None:
+    """The test of a fix for one trial, or all of a run; None where none has a decisive turn. Raises NotFoundError."""
+    blames, _ = await desk.blames.located(run_id, key)
+    if not blames:
+        return None
+    verification = await desk.blames.verification(run_id, key)
+    costs = [blame.plan.cost_of_fork(turn) for blame in blames for _, turn in places_of(blame)]
+    return FixPanel(
+        len(blames),
+        known_sum(costs),
+        verification_words(verification) if verification else "",
+        desk.blames.is_verifying(run_id),
+        problem or desk.blames.verification_fault(run_id),
+        [agent.id for agent in desk.agents.list()][:MOST_AGENTS],
+    )
+
+
+MOST_AGENTS = 200
+
+
+@dataclass(frozen=True, slots=True)
 class BlamePage:
     """The whole page. `batch_plan` is None where `problem` explains that nothing can be played."""
 
@@ -91,6 +137,18 @@ class BlamePage:
     active_ms: float
     n_batch: int
     repairs: Sequence[Repair] = ()
+    fix: FixPanel | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether something on the page goes on."""
+        return bool((self.blame and self.blame.is_live) or (self.fix and self.fix.is_live))
+
+    @property
+    def turn(self) -> int | None:
+        """The decisive turn; None where none was found."""
+        answer = self.blame.answer if self.blame and not self.blame.is_live else None
+        return answer.turn if answer and answer.finding == "located" else None
 
     @property
     def is_imported(self) -> bool:
@@ -171,7 +229,15 @@ async def blame_page(
                     batch_plan = await desk.blames.plan(run_id, key, BlameRequest(runs_tools=request.runs_tools))
         except ConflictError as error:
             problem = problem or UsageError(str(error))
-    return await asyncio.to_thread(_page, desk, run, key, trial_turns, blame, batch_plan, request, problem)
+    fix_problem = str(problem) if problem and problem.field in FIX_FIELDS else ""
+    view = await asyncio.to_thread(
+        _page, desk, run, key, trial_turns, blame, batch_plan, request, None if fix_problem else problem
+    )
+    return replace(view, fix=await read_fix_panel(desk, run_id, key, fix_problem))
+
+
+FIX_FIELDS = ("n", "agent")
+"""The fields of the form that tests a fix."""
 
 
 def _page(

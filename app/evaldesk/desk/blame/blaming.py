@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.blame.planning import MOST_BUDGET, BlameRequest, BlameSources, PlannedBlame, plan_run, plan_trial
 from evaldesk.desk.blame.repairing import REPAIRS, repair_fork
-from evaldesk.desk.blame.verifying import verify
-from evaldesk.errors import EvaldeskError, NotFoundError, UsageError
+from evaldesk.desk.blame.verifying import (
+    check_n,
+    places_of,
+    stored_continuations,
+    verification_of,
+    verify,
+    verifying_fork,
+)
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
 from evaldesk.model.blame import Blame, BlamePlan, Verification
-from evaldesk.model.decisive_turn import Batch, Outcome, Stage
+from evaldesk.model.decisive_turn import Batch, Count, Outcome, Stage
 from evaldesk.model.fork import Fork, ForkPart, ForkPoint
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
@@ -48,6 +55,8 @@ class BlameDesk:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._run_ids: dict[int, int] = {}
         self._stopped_ids: set[int] = set()
+        self._verifications: dict[int, asyncio.Task[None]] = {}
+        self._faults: dict[int, str] = {}
 
     async def plan(self, run_id: int, key: TrialKey, request: BlameRequest) -> PlannedBlame:
         """The plan of one search; nothing is played. Raises UsageError naming the field, Conflict-, NotFoundError."""
@@ -125,12 +134,62 @@ class BlameDesk:
 
         That is one trial, or all of a run that have a decisive turn. Raises UsageError, NotFoundError.
         """
+        blames, counts = await self.located(run_id, key)
+        return await verify(self._desk, blames, counts, n, agent)
+
+    async def start_verification(self, run_id: int, key: TrialKey | None, n: int, agent: str = "") -> None:
+        """Verify a fix in the background; forks that were played before are not played again.
+
+        Raises UsageError for a number or a run that cannot be verified, ConflictError while one goes on.
+        """
+        check_n(n)
+        blames, counts = await self.located(run_id, key)
+        if not blames:
+            raise UsageError("no trial of this run has a decisive turn yet; look for them first", field="run")
+        if self.is_verifying(run_id):
+            raise ConflictError(f"a fix of run {run_id} is being verified; wait for its end")
+        # The plan of one fork raises here, and not behind the page.
+        await self._desk.forks.plan(verifying_fork(blames[0], n, agent))
+        self._faults.pop(run_id, None)
+        task = asyncio.create_task(self._verify(run_id, blames, counts, n, agent))
+        self._verifications[run_id] = task
+        task.add_done_callback(lambda _: self._verifications.pop(run_id, None))
+
+    def is_verifying(self, run_id: int) -> bool:
+        """Whether this process plays the continuations of a fix of that run."""
+        return run_id in self._verifications
+
+    async def verification(self, run_id: int, key: TrialKey | None) -> Verification | None:
+        """The effect of the newest fix by the continuations so far; None where none was played."""
+        blames, counts = await self.located(run_id, key)
+        after = {
+            (blame.id, place): await asyncio.to_thread(stored_continuations, self._desk, blame, place)
+            for blame in blames
+            for place, _ in places_of(blame)
+        }
+        return verification_of(blames, counts, after) if any(each.n for each in after.values()) else None
+
+    def verification_fault(self, run_id: int) -> str:
+        """The reason of a verification of this process that broke off; empty without one."""
+        return self._faults.get(run_id, "")
+
+    async def _verify(
+        self, run_id: int, blames: Sequence[Blame], counts: Mapping[int, Count], n: int, agent: str
+    ) -> None:
+        try:
+            await verify(self._desk, blames, counts, n, agent)
+        except (EvaldeskError, SQLAlchemyError, OSError) as error:
+            log.warning("the verification of a fix of run %d ends: %s", run_id, error)
+            self._faults[run_id] = str(error)
+
+    async def located(self, run_id: int, key: TrialKey | None) -> tuple[list[Blame], dict[int, Count]]:
+        """The newest searches with a decisive turn, of one trial or of all, and the counts before these turns."""
         newest = {each.plan.key: each for each in await self.of_run(run_id) if each.answer and not each.is_live}
-        blames = [each for at, each in sorted(newest.items()) if key in (None, at)]
+        blames = [each for at, each in sorted(newest.items()) if key in (None, at) and each.answer and each.answer.turn]
         counts = {
             each.id: each.answer.counts[each.answer.turn - 1] for each in blames if each.answer and each.answer.turn
         }
-        return await verify(self._desk, [each for each in blames if each.id in counts], counts, n, agent)
+        return blames, counts
 
     async def get(self, blame_id: int) -> Blame:
         """A search. Raises NotFoundError."""
@@ -164,9 +223,10 @@ class BlameDesk:
 
     async def close(self) -> None:
         """Leave the searches as they are; another process goes on with them."""
-        for task in self._tasks.values():
+        tasks = [*self._tasks.values(), *self._verifications.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _may_play(self, blame: Blame) -> bool:
         # Another person may have written the row of a search (decision 443).

@@ -30,15 +30,39 @@ async def verify(
     `blames` have a decisive turn each, and `counts` those before it, by the id of the search. The agent is that of the
     run as its code is now, or the one named `agent`. Raises UsageError.
     """
-    if not 1 <= n <= MOST_OF_TRIAL:
-        raise UsageError(f"the continuations of a trial are 1 to {MOST_OF_TRIAL}, not {n:,}", field="n")
+    check_n(n)
     if not blames:
         raise UsageError("no trial of this run has a decisive turn yet; look for them first", field="run")
-    after: dict[tuple[int, int], Count] = {}
-    for blame in blames:
-        turn = blame.answer.turn if blame.answer and blame.answer.turn else 1
-        for place, at in ((FROM_TURN, turn), (FROM_START, 1)):
-            after[blame.id, place] = await _play_missing(desk, blame, place, at, n, agent)
+    after = {
+        (blame.id, place): await _play_missing(desk, blame, place, at, n, agent)
+        for blame in blames
+        for place, at in places_of(blame)
+    }
+    return verification_of(blames, counts, after)
+
+
+def verifying_fork(blame: Blame, n: int, agent: str = "", turn: int = 1) -> Fork:
+    """The fork of a trial before `turn` by the agent of its run as it is now, or by the one named `agent`."""
+    plan = blame.plan
+    edits = (Edit("agent", name=agent),) if agent else ()
+    return Fork(ForkPoint(plan.run_id, *plan.key, turn), edits, n=n, runs_tools=plan.runs_tools)
+
+
+def check_n(n: int) -> None:
+    """Raise UsageError for a number of continuations of each trial that is not played."""
+    if not 1 <= n <= MOST_OF_TRIAL:
+        raise UsageError(f"the continuations of a trial are 1 to {MOST_OF_TRIAL}, not {n:,}", field="n")
+
+
+def places_of(blame: Blame) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The two places that a fix is verified from, each with the number of its turn: the decisive one, and the first."""
+    return (FROM_TURN, blame.answer.turn if blame.answer and blame.answer.turn else 1), (FROM_START, 1)
+
+
+def verification_of(
+    blames: Sequence[Blame], counts: Mapping[int, Count], after: Mapping[tuple[int, int], Count]
+) -> Verification:
+    """The effect of a fix; `after` are the continuations with it, by the id of the search and the place."""
     keys = {blame.plan.case_index for blame in blames}
     own = {blame.plan.case_index: blame.plan.own for blame in blames}
     return Verification(
@@ -49,12 +73,23 @@ async def verify(
     )
 
 
+def stored_continuations(desk: BlameSources, blame: Blame, place: int) -> Count:
+    """The continuations of a trial with its newest fix, from one place, as far as they were played.
+
+    A fix is an agent: forks of an earlier one do not count. Reads the database.
+    """
+    plan = blame.plan
+    forks = desk.store.forks.of_trial(plan.run_id, plan.case_index, plan.trial_index)
+    runs = _verifying(forks, _first_number(blame, place))
+    newest = runs[-1].config.fork if runs else None
+    same = [run for run in runs if newest and run.config.fork and run.config.fork.fingerprint == newest.fingerprint]
+    return _count_of(same)
+
+
 async def _play_missing(desk: BlameSources, blame: Blame, place: int, turn: int, n: int, agent: str) -> Count:
     """The count of `n` continuations of a trial; earlier ones of the same fork and agent are not played again."""
-    plan = blame.plan
-    base = _NUMBERS + blame.id * _OF_BLAME + place * _OF_BLAME // 2
-    edits = (Edit("agent", name=agent),) if agent else ()
-    fork = Fork(ForkPoint(plan.run_id, *plan.key, turn), edits, n=n, first=base, runs_tools=plan.runs_tools)
+    base = _first_number(blame, place)
+    fork = replace(verifying_fork(blame, n, agent, turn), first=base)
     runs = _verifying((await desk.forks.plan(fork)).earlier, base)
     for run in runs:
         if run.n_todo:
@@ -65,7 +100,15 @@ async def _play_missing(desk: BlameSources, blame: Blame, place: int, turn: int,
         run_id = await desk.forks.start(replace(fork, n=n_missing, first=first))
         await _play_out(desk, await desk.runs.summary(run_id))
     runs = _verifying((await desk.forks.plan(fork)).earlier, base)
+    return _count_of(runs)
+
+
+def _count_of(runs: Sequence[RunSummary]) -> Count:
     return Count(sum(run.counts.passed for run in runs), sum(run.counts.scored for run in runs))
+
+
+def _first_number(blame: Blame, place: int) -> int:
+    return _NUMBERS + blame.id * _OF_BLAME + place * _OF_BLAME // 2
 
 
 def _verifying(runs: Sequence[RunSummary], base: int) -> list[RunSummary]:

@@ -14,7 +14,7 @@ from evaldesk.model.blame import Blame
 from evaldesk.model.decisive_turn import FINDINGS
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.model.transcript import TurnRecord
-from evaldesk.pages.blame import plan_lines
+from evaldesk.pages.blame import FIX_FIELDS, FixPanel, plan_lines, read_fix_panel
 from evaldesk.pages.runs.view import trial_href
 from evaldesk.wording.blame import answer_sentence, state_words
 
@@ -61,6 +61,12 @@ class RunBlame:
     request: BlameRequest
     batch_plan: PlannedBlame | None
     problem: str
+    fix: FixPanel | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether something on the page goes on."""
+        return bool(self.turns.n_live or (self.fix and self.fix.is_live))
 
     @property
     def plan_lines(self) -> Sequence[str]:
@@ -80,7 +86,9 @@ async def run_blame_page(
     except (ConflictError, UsageError) as error:
         problem = problem or error
     turns = await asyncio.to_thread(read_decisive_turns, desk, run_id)
-    return RunBlame(run, turns, request, batch_plan, str(problem or ""))
+    fix_problem = str(problem) if isinstance(problem, UsageError) and problem.field in FIX_FIELDS else ""
+    fix = await read_fix_panel(desk, run_id, None, fix_problem)
+    return RunBlame(run, turns, request, batch_plan, "" if fix_problem else str(problem or ""), fix)
 
 
 def read_decisive_turns(desk: Desk, run_id: int) -> DecisiveTurns:

@@ -8,10 +8,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.blame.planning import DEFAULT_BUDGET, BlameRequest
-from evaldesk.errors import ConflictError, EvaldeskError, UsageError
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError
+from evaldesk.model.stored import TrialKey
 from evaldesk.pages.blame import blame_page
 from evaldesk.pages.failures.decisive import run_blame_page
+from evaldesk.pages.forks import USUAL_N
 from evaldesk.pages.runs.view import trial_href
+from evaldesk.run_options import BY_NAME
 from evaldesk.web.forms.fields import number_of, read_form, text_of
 from evaldesk.web.render import desk_of, go, number, page, refused_status, run_id_of
 from evaldesk.web.routes.trials import TRIAL, trial_key
@@ -28,14 +31,19 @@ async def show(request: Request) -> Response:
 
 
 async def start(request: Request) -> Response:
-    """POST .../blame: play the plan, or `op=stop`, `op=resume` or `op=repair` the newest search."""
+    """POST .../blame: play the plan, or `op=stop`, `op=resume` or `op=repair` the newest search.
+
+    `op=verify` plays the trial on by the agent as it is now, `n` times from its decisive turn and from the start.
+    """
     (run_id, key), form = trial_key(request), await read_form(request)
     blames = desk_of(request).blames
     newest = next(reversed(await blames.of_trial(run_id, key)), None)
     op = text_of(form, "op")
     blame_request = None
     try:
-        if op in ("stop", "resume", "repair"):
+        if op == "verify":
+            await _verify(request, run_id, key, form)
+        elif op in ("stop", "resume", "repair"):
             if newest is None:
                 raise ConflictError("this trial has no search for its decisive turn yet")
             if op == "repair":
@@ -63,16 +71,28 @@ async def show_run(request: Request) -> Response:
 
 
 async def start_run(request: Request) -> Response:
-    """POST /runs/{run_id}/blame: search all failed trials of a run within a shared budget."""
+    """POST /runs/{run_id}/blame: search all failed trials within a shared budget, or verify a fix with `op=verify`."""
     run_id, form = run_id_of(request), await read_form(request)
     blames = desk_of(request).blames
     blame_request = None
     try:
-        blame_request = _request(text_of(form, "budget"), text_of(form, "max_cost"), _tools(form))
-        await blames.start(await blames.plan_run(run_id, blame_request))
+        if text_of(form, "op") == "verify":
+            await _verify(request, run_id, None, form)
+        else:
+            blame_request = _request(text_of(form, "budget"), text_of(form, "max_cost"), _tools(form))
+            await blames.start(await blames.plan_run(run_id, blame_request))
     except (ConflictError, UsageError) as error:
         return await _run_page(request, blame_request, error)
     return go(f"/runs/{run_id}/blame")
+
+
+async def _verify(request: Request, run_id: int, key: TrialKey | None, form: FormData) -> None:
+    """Begin the test of a fix. Raises UsageError, also for an agent that is not there and beside another test."""
+    n = BY_NAME["n"].read(text_of(form, "n")) or USUAL_N
+    try:
+        await desk_of(request).blames.start_verification(run_id, key, n, text_of(form, "agent"))
+    except (ConflictError, NotFoundError) as error:
+        raise UsageError(str(error), field="agent") from error
 
 
 async def _run_page(
