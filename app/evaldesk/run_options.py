@@ -1008,6 +1008,7 @@ NOT_OPTIONS: Mapping[str, str] = {
     "user.options.live": "a simulated user writes its messages",
     "user.options.live_timeout_s": "a simulated user writes its messages",
     "user.is_spoken": "the type of the simulated user in a criteria file, whose cases are not played yet",
+    "user.models": "`models` of the settings, which a case may name for its simulated user",
     "user.options.instruction": "the instructions of the simulated user are user_instructions",
     "user.options.instructions": "the instructions of the simulated user are user_instructions",
     "agent": "what is run",

@@ -239,6 +239,12 @@ class Settings:
     mcp: McpSettings = field(default_factory=McpSettings)
     inbox: InboxSettings = field(default_factory=InboxSettings)
 
+    def with_user_models(self, user: UserConfig) -> UserConfig:
+        """The simulated user with the models that a case may name: data chooses no others."""
+        return replace(
+            user, models=tuple(dict.fromkeys(filter(None, (self.user.model, *self.user.models, *self.models))))
+        )
+
     @property
     def allowed_judges(self) -> tuple[str, ...]:
         """The models that may judge; those of the agents where no others are named."""

@@ -116,7 +116,7 @@ class Desk:
         """The chats in which a simulated user talks to an agent."""
         from evaldesk.desk.chat.simulation import SimulationDesk
 
-        return SimulationDesk(self.sessions, self.agents, self.host, self.settings.user)
+        return SimulationDesk(self.sessions, self.agents, self.host, self.settings.with_user_models(self.settings.user))
 
     @cached_property
     def replays(self) -> ReplayDesk:

@@ -198,7 +198,7 @@ UserStop: TypeAlias = Literal[
 class UserConfig:
     """The simulated user of a run. It comes from the command line or the configuration file, never from a browser.
 
-    `is_spoken`: it would speak, which is not played yet.
+    `is_spoken`: it would speak, which is not played yet. A case may name one of `models` for its own user.
 
     `model` is any LiteLLM name, reached as `options` say; empty leaves it to the desk's default. `max_turns` bounds
     the messages of the user, None without a bound. `instructions` replaces our own wording: it must hold
@@ -211,6 +211,7 @@ class UserConfig:
     stop_signal: str = "</finished>"
     instructions: str = ""
     is_spoken: bool = False
+    models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         BY_NAME["user_max_turns"].check(self.max_turns, "max_turns of the simulated user")

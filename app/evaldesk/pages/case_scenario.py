@@ -1,4 +1,4 @@
-"""The scenario of a case as fields of a form: first message, persona, goal, plan, required actions, limits.
+"""The scenario of a case as fields of a form: first message, persona, goal, plan, required actions, limits, user model.
 
 A task of tau2 keeps its `user_scenario` beside the scenario that is played: both are changed together. The goal of any
 other scenario is the first paragraph of its plan, which every tool plays that knows the plan alone.
@@ -16,11 +16,12 @@ from evaldesk.matching.required_calls import REQUIRED_CALLS
 from evaldesk.model import Case, JsonObject, JsonValue, ToolCall
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.typed import Problems, json_object
-from evaldesk.reading.scenario import PLAN, TASK_SECTIONS, task_plan, with_persona
+from evaldesk.reading.scenario import PLAN, TASK_SECTIONS, USER_MODEL, task_plan, with_persona
 from evaldesk.wording.json_layout import as_json
 
 MOST_TURNS = 1_000
 """The largest limit of messages of a simulated user."""
+MAX_MODEL_NAME = 200
 TASK = "user_scenario"
 CRITERIA = "evaluation_criteria"
 _GOAL = re.compile(r"Goal: (?P<goal>\S(?:[^\n]|\n(?!\n))*?)(?:\n\n(?P<plan>.+))?", re.DOTALL)
@@ -30,6 +31,8 @@ _SECTION_FIELDS = dict(zip(TASK_SECTIONS, ("domain", "goal", "known_info", "unkn
 @dataclass(slots=True)
 class ScenarioTexts:
     """The texts of a scenario as they are typed; `limit` is a number of messages, `player` a function of the agent's.
+
+    `user_model` is the model of this case alone.
 
     `persona` is a text, or a JSON object. Only a task with sections (`has_sections`) has `domain`, `known_info`,
     `unknown_info`.
@@ -43,6 +46,7 @@ class ScenarioTexts:
     known_info: str = ""
     unknown_info: str = ""
     player: str = ""
+    user_model: str = ""
     limit: str = ""
     has_sections: bool = False
 
@@ -54,6 +58,7 @@ def scenario_texts(case: Case) -> ScenarioTexts:
         opening=_text(scenario.get("starting_prompt")),
         persona=_text(scenario.get("user_persona")),
         player=_text(scenario.get("user")),
+        user_model=_text(scenario.get(USER_MODEL)),
         limit=_text(scenario.get("max_turns")),
     )
     task, plan = _task_of(case), _text(scenario.get(_plan_key(scenario)))
@@ -81,6 +86,8 @@ def with_scenario(before: Case, texts: ScenarioTexts, problems: Problems) -> Cas
         scenario["starting_prompt"] = _line_ends(texts.opening)
     if "player" in names:
         _set_or_drop(scenario, "user", texts.player.strip())
+    if "user_model" in names:
+        _set_or_drop(scenario, USER_MODEL, _model_name(texts.user_model, problems))
     if "limit" in names:
         _set_or_drop(scenario, "max_turns", _limit(texts.limit, problems))
     task, extra = _task_of(before), before.extra
@@ -234,6 +241,14 @@ def _limit(text: str, problems: Problems) -> JsonValue:
         return int(words)
     problems.add("limit", "Most messages", f"Enter a whole number from 1 to {MOST_TURNS:,}, or nothing.")
     return None
+
+
+def _model_name(text: str, problems: Problems) -> JsonValue:
+    name = text.strip()
+    if len(name) > MAX_MODEL_NAME or not name.isprintable() or "://" in name:
+        problems.add("user_model", "User model", f"Enter the name of a model, at most {MAX_MODEL_NAME} characters.")
+        return None
+    return name
 
 
 def _mapping(value: JsonValue) -> JsonObject:

@@ -79,7 +79,7 @@ def test_a_form_that_nobody_changed_leaves_the_file_as_it_is(pages: Pages, case:
 
 
 @CASES
-@pytest.mark.parametrize("name", ["opening", "persona", "goal", "plan", "limit", "player"])
+@pytest.mark.parametrize("name", ["opening", "persona", "goal", "plan", "limit", "player", "user_model"])
 def test_a_changed_text_is_all_that_changes_and_is_read_back(pages: Pages, case: Json, name: str) -> None:
     address = address_of(pages, case)
     fields = pages.fields(address)
@@ -194,6 +194,8 @@ def test_a_list_of_actions_that_no_form_can_show_stays(pages: Pages) -> None:
     [
         ({"plan": " ", "goal": "", "player": ""}, "plan", "Enter the wish of the user"),
         ({"limit": "many"}, "limit", "Enter a whole number from 1 to 1,000"),
+        ({"user_model": "https://x/y"}, "user_model", "Enter the name of a model"),
+        ({"user_model": "x" * 201}, "user_model", "Enter the name of a model"),
         ({"limit": "0"}, "limit", "Enter a whole number from 1 to 1,000"),
         ({"limit": "١"}, "limit", "Enter a whole number from 1 to 1,000"),
         ({"limit": "9" * 5_000}, "limit", "Enter a whole number from 1 to 1,000"),
@@ -201,7 +203,7 @@ def test_a_list_of_actions_that_no_form_can_show_stays(pages: Pages) -> None:
         ({"action-0-name": ""}, "action-0-name", "Name the tool."),
         ({"action-0-arg-0-value": "Paris"}, "action-0-arg-0-value", "This is not JSON."),
     ],
-    ids=["plan", "words", "zero", "digit", "long", "persona", "tool", "argument"],
+    ids=["plan", "words", "address", "model", "zero", "digit", "long", "persona", "tool", "argument"],
 )
 def test_a_fault_is_said_at_its_field_and_nothing_is_saved(
     pages: Pages, typed: dict[str, str], field: str, sentence: str

@@ -14,6 +14,7 @@ from evaldesk.agents.users.users import User, user_of
 from evaldesk.codec import msgspec
 from evaldesk.model import AgentDescription, AgentRef, Case, Event, JsonValue, Session
 from evaldesk.model.options import UserConfig
+from evaldesk.reading.scenario import own_model
 from evaldesk.wire import from_json, to_json
 
 KIND = "evaldesk.agents.users.agent:adapt"
@@ -50,7 +51,7 @@ class UserAgent:
 
     def describe(self) -> AgentDescription:
         """The model that plays the user."""
-        model = self.table.config.model or self.table.default_model
+        model = own_model(self.table.scenario) or self.table.config.model or self.table.default_model
         return AgentDescription("simulated user", "simulated_user", model=model or None)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:

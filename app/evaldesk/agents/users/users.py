@@ -18,9 +18,9 @@ from evaldesk.errors import UsageError
 from evaldesk.llm import DEFAULT_RETRIES, ModelCall, ModelReply, complete
 from evaldesk.model import Case, ErrorRecord, Event, JsonObject, JsonValue, Session, Turn
 from evaldesk.model.chat import chat_messages
-from evaldesk.model.options import USER_VARIABLE, UserConfig, UserStop
+from evaldesk.model.options import USER_VARIABLE, ModelOptions, UserConfig, UserStop
 from evaldesk.model.user_reply import UserReply, scripted_reply
-from evaldesk.reading.scenario import no_plan_words, plan_of
+from evaldesk.reading.scenario import no_plan_words, own_model, plan_of, unlisted_words
 
 EXIT = "/exit"
 N_TRIES = 2  # an empty answer is asked for once more
@@ -143,7 +143,7 @@ def user_of(case: Case, target: str, config: UserConfig, default_model: str = ""
     """The user of `case`. Raises UsageError without one.
 
     The module of `target`, the agent's, may have a `user_response_fn`, or a mapping `simulated_users`; the scenario's
-    `user` is a key of it.
+    `user` is a key of it. A scenario with a `user_model` is played by that model.
     """
     if case.scenario is None:
         return ScriptedUser(case.turns)
@@ -154,7 +154,9 @@ def user_of(case: Case, target: str, config: UserConfig, default_model: str = ""
         )
     scenario = case.scenario
     prompt = scenario.get("starting_prompt")
-    user = _function_user(scenario, target) or _model_user(scenario, config, default_model)
+    user = (None if own_model(scenario) else _function_user(scenario, target)) or _model_user(
+        scenario, config, default_model
+    )
     return CappedUser(user, prompt if isinstance(prompt, str) else "", _cap(scenario, config))
 
 
@@ -187,7 +189,8 @@ def _function_user(scenario: Mapping[str, JsonValue], target: str) -> User | Non
 
 
 def _model_user(scenario: Mapping[str, JsonValue], config: UserConfig, default_model: str) -> User:
-    model = config.model or default_model
+    usual_model = config.model or default_model
+    model = own_model(scenario) or usual_model
     if not model:
         raise UsageError(
             "the case has a scenario and no model plays its user; name one as `model` under [user] in evaldesk.toml, "
@@ -195,7 +198,16 @@ def _model_user(scenario: Mapping[str, JsonValue], config: UserConfig, default_m
         )
     if not plan_of(scenario):
         raise UsageError(no_plan_words(scenario))
-    return ModelUser(model, instructions_of(scenario, config), config)
+    if model == usual_model:
+        return ModelUser(model, instructions_of(scenario, config), config)
+    if model not in config.models:
+        raise UsageError(unlisted_words(model))
+    return ModelUser(model, instructions_of(scenario, config), replace(config, options=_without_access(config.options)))
+
+
+def _without_access(options: ModelOptions) -> ModelOptions:
+    """The options for another model than the one they are for: without its address, key, price and own fields."""
+    return replace(options, base_url=None, api_key_env=None, extra={}, price_in=None, price_out=None)
 
 
 def _cap(scenario: Mapping[str, JsonValue], config: UserConfig) -> int | None:

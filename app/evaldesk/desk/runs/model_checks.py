@@ -15,10 +15,10 @@ from evaldesk.desk.runs.plan import RunPlan, check_calls
 from evaldesk.errors import VALUE_LIMIT, AgentError, NotFoundError, UsageError
 from evaldesk.llm import model_fault
 from evaldesk.metrics import is_metric, metric_info
-from evaldesk.model import AgentDescription, AgentRef, Criterion, ModelOptions
-from evaldesk.model.evalset import some_of
+from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, ModelOptions
+from evaldesk.model.evalset import LargeCases, some_of
 from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE
-from evaldesk.reading.scenario import no_plan_words, plan_of
+from evaldesk.reading.scenario import USER_MODEL, no_plan_words, own_model, plan_of, unlisted_words
 from evaldesk.run_options import BY_NAME
 from evaldesk.secrets import missing_keys, set_variables
 
@@ -116,7 +116,16 @@ def _check_agent(plan: RunPlan, agent: AgentDescription) -> None:
 
 def _check_user(plan: RunPlan, agent: AgentDescription) -> None:
     user = plan.config.user
-    if agent.offers_user or not any(case.scenario for case in some_of(plan.cases)):
+    if not any(case.scenario for case in some_of(plan.cases)):
+        return
+    own_models = own_user_models(plan.cases)
+    for model, case_id in own_models.items():
+        if model not in (user.model, *user.models):
+            raise UsageError(f"case {case_id!r}: {unlisted_words(model)}", field="cases")
+        options = user.options if model == user.model else ModelOptions()
+        lacking = missing_keys(model, _set_variables(agent))
+        _refuse(_lacking(lacking, options, agent), f"the simulated user ({model}) of case {case_id!r}", "cases")
+    if agent.offers_user:
         return
     if user.model:
         lacking = missing_keys(user.model, _set_variables(agent))
@@ -127,9 +136,20 @@ def _check_user(plan: RunPlan, agent: AgentDescription) -> None:
             f"with --user-model or in {USER_VARIABLE}, or offer a user_response_fn in the agent's module",
             field="user_model",
         )
-    for case in some_of(plan.cases):
+    for case in () if isinstance(plan.cases, LargeCases) else plan.cases:
         if case.scenario is not None and "user" not in case.scenario and not plan_of(case.scenario):
             raise UsageError(f"case {case.id!r}: {no_plan_words(case.scenario)}", field="cases")
+
+
+def own_user_models(cases: Sequence[Case]) -> Mapping[str, str]:
+    """The models that cases name for their users, each with the id of the first such case."""
+    if isinstance(cases, LargeCases) and not cases.has_key(USER_MODEL):
+        return {}
+    models: dict[str, str] = {}
+    for case in cases:
+        if model := own_model(case.scenario):
+            models.setdefault(model, case.id)
+    return models
 
 
 def _check_judges(criterion: Criterion, agent: AgentDescription) -> None:
@@ -273,6 +293,7 @@ def _models_to_price(plan: RunPlan, agent: AgentDescription) -> dict[str, str]:
     next_steps = dict.fromkeys(judges, "name another judge, or leave the limit out")
     if config.user.options.prices is None and any(case.scenario for case in some_of(plan.cases)):
         next_steps[config.user.model] = _say_it("user.options")
+    next_steps |= dict.fromkeys(own_user_models(plan.cases), "take it out of the case, or leave the limit out")
     kind = AGENTS.find(agent.kind)
     if config.model_options.prices is None and kind and kind.prices_calls and not kind.is_recording:
         next_steps |= dict.fromkeys([config.model] if config.model else _models(agent), _say_it("model"))

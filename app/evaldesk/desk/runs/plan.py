@@ -702,7 +702,11 @@ def with_defaults(options: RunOptions, settings: Settings, root: str, isolation:
     for name in ("extra", "user_extra"):
         values[name] = {**(defaults.get(name) or {}), **(options.overrides.get(name) or {})}
     ready = None if options.criteria is None else ready_criteria(options.criteria, settings, root)
-    user = options.user or (options.like.user if options.like else settings.user)
+    user = (
+        options.like.user
+        if options.like and not options.user
+        else settings.with_user_models(options.user or settings.user)
+    )
     return options.but(criteria=ready, user=user, **values)
 
 

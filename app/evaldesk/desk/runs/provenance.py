@@ -271,7 +271,7 @@ def _own_user(user: UserConfig, settings: Settings) -> UserConfig:
     own = settings.user
     data: dict[str, Any] = {name: getattr(user, name) for name in _DATA_OF_USER}
     model = user.model if user.model in ("", own.model, *settings.models) else own.model
-    return UserConfig(**data, model=model, options=_own_options(user.options, own.options))
+    return settings.with_user_models(UserConfig(**data, model=model, options=_own_options(user.options, own.options)))
 
 
 def _names_place(value: object) -> bool:

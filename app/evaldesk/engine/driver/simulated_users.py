@@ -17,6 +17,7 @@ from evaldesk.model import AgentRef, ErrorRecord, Prompts, Transcript, TrialResu
 from evaldesk.model.result_checks import check_prompts
 from evaldesk.model.transcript import check_event, check_turn
 from evaldesk.model.user_reply import MODULE_USER, UserReply
+from evaldesk.reading.scenario import own_model
 from evaldesk.wire import plain_text
 
 
@@ -121,7 +122,10 @@ class SimulatedUsers:
 
     async def _ask(self, conversation: Conversation, question: NextMessage) -> Spoke:
         spec = conversation.spec
+        # A model is asked on Evaldesk's own interpreter, also where the module of the agent has a user of its own.
         source = conversation.source or ""
+        if source == MODULE_USER and own_model(spec.case.scenario):
+            source = ""
         timeout_s = min(max(question.left_s, 0.0), spec.limits.trial_timeout_s)
         frame = Speak(
             next_key(),

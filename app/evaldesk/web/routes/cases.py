@@ -232,11 +232,13 @@ def _as_new_form(form: FormData) -> bool:
 
 
 async def _render(request: Request, editor: Editor, status: int = 200, *, repeats: Repeats | None = None) -> Response:
+    settings = desk_of(request).settings
     values: dict[str, Any] = {
         "editor": editor,
         "note": request.query_params.get("note", "") if request.method == "GET" else "",
         "repeats": repeats,
         "proposed": await _proposed(request, editor.file.id, editor.found_case),
+        "user_models": settings.with_user_models(settings.user).models,
         "agents": desk_of(request).agents.list() if editor.draft.scenario else (),
     }
     headers = SHOW_TOP if status != 200 else {}
