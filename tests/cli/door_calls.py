@@ -44,7 +44,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {"list_cases": ("--filter", "id:case_1", 
 CASE = {"eval_id": "new_case", "conversation": [{"user_content": {"parts": [{"text": "two dice"}]}}]}
 PROPOSALS: Mapping[str, Mapping[str, Any]] = {
     "propose_case": {"set": "words", "case": CASE, "why": "no case asks for two"},
-    "propose_edit": {"set": "words", "case": "case_2", "patch": {"conversation": []}, "why": "shorter"},
+    "propose_edit": {"set": "words", "case": "case_2", "patch": {"tags": ["short"]}, "why": "shorter"},
     "propose_expectation": {"run": "1", "case": "case_2", "trial": 0, "parts": {"1.answer": "replace"}},
     "propose_finding": {"run": "1", "case": "case_2", "trial": 0, "kind": "echo", "quote": "hi"},
     "propose_kind": {"kind": "wrong greeting", "definition": "The greeting is another one."},

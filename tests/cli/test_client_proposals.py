@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -184,6 +185,7 @@ def test_nobody_accepts_without_a_name(desk: Desk, words: str) -> None:
         ({"evalId": "other"}, "evalId"),
         ({"trust": True}, "unknown key 'trust'"),
         ({"conversation": [{"user_content": {"parts": [{"text": "hi"}]}, "skip": 1}]}, "unknown key 'skip'"),
+        ({"conversation": []}, "no message of a user left"),
         ({"conversation": "x"}, "conversation"),
         ({"conversation": [{"user_content": 7}]}, "user_content"),
         ({"eval_id": "case_2"}, "nothing would change"),
@@ -195,6 +197,47 @@ def test_a_bad_patch_is_refused_with_the_place(desk: Desk, words: str, patch: An
         ClientProposalDesk(desk).propose_edit(CLIENT, words, "case_2", patch, "because")
 
     assert ClientProposalDesk(desk).list() == []
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("session_input", {"app_name": "words", "bogus": 1}),
+        ("conversation[0].user_content", {"parts": [{"text": "hi"}], "bogus": 1}),
+        ("conversation[0].user_content.parts[0]", {"text": "hi", "bogus": 1}),
+        ("conversation[0].final_response", {"parts": [{"text": "hi"}], "bogus": 1}),
+        ("conversation[0].final_response.parts[0]", {"text": "hi", "bogus": 1}),
+        ("conversation[0].intermediate_data", {"tool_uses": [], "bogus": 1}),
+        ("conversation[0].intermediate_data.tool_uses[0]", {"name": "search", "args": {"any": 1}, "bogus": 1}),
+        ("conversation[0].intermediate_data.invocation_events[0]", {"author": "words", "bogus": 1}),
+    ],
+)
+def test_an_unknown_key_is_refused_with_its_place(desk: Desk, words: str, where: str, value: Any) -> None:
+    case: dict[str, Any] = case_to_json(
+        next(each for each in desk.evalsets.evalset(words).cases if each.id == "case_2")
+    )
+    case["eval_id"] = "new_case"
+    keys = [part.partition("[") for part in where.split(".")]
+    at: Any = case
+    for name, is_list, _ in keys[:-1]:
+        at.setdefault(name, [{}] if is_list else {})
+        at = at[name][0] if is_list else at[name]
+    name, is_list, _ = keys[-1]
+    at[name] = [value] if is_list else value
+
+    with pytest.raises(UsageError, match=re.escape(f"unknown key 'bogus' in {where}; ")):
+        ClientProposalDesk(desk).propose_case(CLIENT, words, case)
+    del value["bogus"]
+    assert ClientProposalDesk(desk).propose_case(CLIENT, words, case).id == 1
+
+
+def test_an_unknown_key_of_the_file_stands_in_no_ones_way(desk: Desk, words: str) -> None:
+    file = desk.evalsets.list()[0].path
+    content = json.loads(file.read_text())
+    content["eval_cases"][1]["conversation"][0]["user_content"]["parts"][0]["own"] = 1
+    file.write_text(json.dumps(content))
+
+    assert ClientProposalDesk(desk).propose_edit(CLIENT, words, "case_2", {"tags": ["short"]}, "it is short").id == 1
 
 
 def test_equal_proposals_are_one_and_many_are_refused(desk: Desk, words: str) -> None:
@@ -233,7 +276,9 @@ def test_a_secret_is_masked_and_said(desk: Desk, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quote", "turn"), [("Hi", 0), ("hi there", 0), ("", 0), ("hi", 5)], ids=["case", "more", "empty", "other turn"]
+    ("quote", "turn"),
+    [("Hi", 0), ("hi there", 0), ("", 0), ("hi", 5), (" ", 0), ("\t\n", None)],
+    ids=["case", "more", "empty", "other turn", "blank", "blanks"],
 )
 def test_a_quote_must_stand_in_its_trial_letter_by_letter(desk: Desk, quote: str, turn: int) -> None:
     with pytest.raises(UsageError, match="quote: "):

@@ -30,8 +30,8 @@ def words_before(place: Path, runs: Sequence[Played], earlier_runs: Sequence[Pla
     with Store.open(place / "evaldesk.db") as store:
         draft = ProposalDraft("edit", "{}", evalset_id="calc", case_id="one")
         proposal = store.client_proposals.get(store.client_proposals.propose(draft, CLIENT)[0])
-        steps = steps_before(store, proposal, would_pass_more=True)
-        assert not any(step.is_loud for step in steps_before(store, proposal, would_pass_more=False))
+        steps = steps_before(store, proposal, is_easier=True)
+        assert not any(step.is_loud for step in steps_before(store, proposal, is_easier=False))
     assert [step.is_loud for step in steps] == [step.words == LOUD for step in steps]
     return [step.words for step in steps if not step.words.startswith("played one ")]
 

@@ -24,13 +24,14 @@ from evaldesk.desk.failures import (
     literal_anchor,
 )
 from evaldesk.desk.labels import checked_name, checked_note
+from evaldesk.desk.proposed_cases import adds_quarantine, check_proposed, check_quarantine
 from evaldesk.desk.runs.accepting import Effect, effect_of, stage, trials_of
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.errors import BrokenRowError, ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
-from evaldesk.formats import case_from_json, case_from_text, case_to_json, shown_extra
+from evaldesk.formats import case_from_json, case_from_text, case_to_json
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case, JsonValue, TrialResult
-from evaldesk.model.evalset import QUARANTINE, LargeCases
+from evaldesk.model.evalset import LargeCases
 from evaldesk.model.proposals import Proposal, ProposalDraft, ProposalStatus
 from evaldesk.model.stored import TrialKey
 from evaldesk.reading.strict_json import parse_json
@@ -93,8 +94,7 @@ class ClientProposalDesk:
         """Propose a new case at the end of an eval set. Raises FormatError, UsageError, CaseNameTakenError."""
         new_case = _read_case(case)
         check_case_id(new_case.id)
-        _check_keys(new_case, None)
-        _check_quarantine(new_case, None)
+        check_proposed(new_case, None)
         evalset = self._desk.evalsets.evalset(evalset_id)
         if new_case.id in CaseIds(evalset.cases):
             raise ConflictError(f"the eval set has a case {new_case.id!r} already; propose_edit changes it")
@@ -109,8 +109,7 @@ class ClientProposalDesk:
         after = _read_case(_merged(case_to_json(case), patch))
         if after.id != case.id:
             raise UsageError(f"a patch keeps the id of the case, {case.id!r}, got {after.id!r}", field="patch")
-        _check_keys(after, case)
-        _check_quarantine(after, case)
+        check_proposed(after, case)
         return self._propose_change(client, "edit", evalset_id, case, after, why)
 
     def propose_expectation(
@@ -162,6 +161,8 @@ class ClientProposalDesk:
     ) -> Made:
         """Propose a finding whose quote stands in its trial letter by letter. Raises UsageError, NotFoundError."""
         run = self._desk.store.runs.summary(run_id)
+        if not texts.quote.strip():
+            raise UsageError("quote: copy words of the trial; blanks alone show nothing", field="quote")
         result = self._desk.store.runs.trial(run_id, *key)
         anchor = literal_anchor(result, texts.quote)
         if anchor is None:
@@ -324,7 +325,7 @@ class ClientProposalDesk:
             return json.dumps(checked_texts(texts), ensure_ascii=False)
         run_id, key = self._trial(draft)
         trial = self._desk.store.runs.trial(run_id, *key)
-        if literal_anchor(trial, texts.quote) is None:
+        if not texts.quote.strip() or literal_anchor(trial, texts.quote) is None:
             raise UsageError("quote: the trial has these words nowhere, letter by letter", field="edited")
         checked_texts(TypedMode(texts.kind))
         checked_note(texts.note, MAX_FINDING, "note")
@@ -352,7 +353,7 @@ class ClientProposalDesk:
         cases, after = self._desk.evalsets.cases, case_of(draft)
         if draft.kind == "case":
             if not proposal.edited:
-                _check_quarantine(after, None)
+                check_quarantine(after, None)
             with suppress(CaseNameTakenError):
                 return f"case {cases.add(draft.evalset_id, after).key}"
             if self._case(draft.evalset_id, after.id) == after:
@@ -365,7 +366,7 @@ class ClientProposalDesk:
                 f"case {draft.case_id!r} changed since it was proposed; make the change yourself, or refuse it"
             )
         # The version of a case does not tell its tags, so a proposal from before would put it back without a word.
-        if _adds_quarantine(case_of(proposal.draft), found_case.case):
+        if adds_quarantine(case_of(proposal.draft), found_case.case):
             raise ConflictError(
                 f"case {draft.case_id!r} was taken out of quarantine since it was proposed; make the change yourself, "
                 "or refuse it"
@@ -552,28 +553,3 @@ def _merged(value: Any, patch: Any, depth: int = 0) -> Any:
         else:
             result[key] = _merged(result.get(key), each, depth + 1)
     return result
-
-
-def _check_keys(case: Case, before: Case | None) -> None:
-    """Raise UsageError for a key of the case or of a turn that no reader knows, unless it was there before."""
-    earlier_keys = _unknown_keys(before) if before else set[str]()
-    unknown_keys = sorted(_unknown_keys(case) - earlier_keys)
-    if unknown_keys:
-        raise UsageError(f"unknown key {unknown_keys[0]!r}; a case has the keys that get_case gives", field="patch")
-
-
-def _check_quarantine(case: Case, before: Case | None) -> None:
-    """Raise UsageError where a client would take a case out of the gates, which only a person does (decision 512)."""
-    if _adds_quarantine(case, before):
-        raise UsageError(
-            f"the tag {QUARANTINE} takes a case out of every gate; a person sets it on the page of its eval set",
-            field="patch",
-        )
-
-
-def _adds_quarantine(case: Case, before: Case | None) -> bool:
-    return QUARANTINE in case.tags and not (before and QUARANTINE in before.tags)
-
-
-def _unknown_keys(case: Case) -> set[str]:
-    return {key for extra in (case.extra, *(turn.extra for turn in case.turns)) for key in shown_extra(extra)}

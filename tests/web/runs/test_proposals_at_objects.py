@@ -13,9 +13,11 @@ import pytest
 from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.failures import TypedFinding, TypedMode
 from evaldesk.desk.runs.accepting import Effect
+from evaldesk.formats import case_to_json
 from evaldesk.model import Counts
 from evaldesk.model.client_budget import MARK
 from evaldesk.model.evalset import case_key
+from evaldesk.pages.door.proposals import proposal_answer
 from evaldesk.pages.door.trials import VERDICTS
 from evaldesk.pages.proposals.page import read_proposals
 from evaldesk.store import Store
@@ -152,8 +154,11 @@ def test_the_page_tells_the_values_of_the_trials_and_the_lines_of_the_file(
         ("ppf", "ffp", "1 trial would turn green and 2 trials would no longer pass because the test changes,"),
         ("pf", "fp", "1 trial would turn green and 1 trial would no longer pass because the test changes,"),
         ("pfe", "pfe", "The same trials would pass as before"),
+        ("pff", "puu", "2 trials would no longer count because the test changes,"),
+        ("ppf", "uuf", "2 trials would no longer count because the test changes,"),
+        ("pu", "pf", "1 trial would count as failed because the test changes,"),
     ],
-    ids=["more", "fewer", "both", "as many", "none"],
+    ids=["more", "fewer", "both", "as many", "none", "red ones unscored", "green ones unscored", "scored"],
 )
 def test_the_effect_tells_the_trials_of_both_ways(
     pages: Any, desk: ClientProposalDesk, before: str, after: str, words: str
@@ -166,6 +171,40 @@ def test_the_effect_tells_the_trials_of_both_ways(
     effect = Effect(counts[0], counts[1], verdicts[0], verdicts[1])
 
     assert replace(view, effect=replace(view.effect, effect=effect)).effect_words[0] == words
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_easier"),
+    [("pff", "puu", True), ("pff", "ppf", True), ("ppf", "uuf", False), ("pf", "fp", False), ("pu", "pf", False)],
+)
+def test_a_change_is_easier_where_more_pass_or_fewer_fail(before: str, after: str, is_easier: bool) -> None:
+    verdicts = [tuple(VERDICTS[letter] for letter in letters) for letters in (before, after)]
+    counts = [Counts.of_verdicts(each, errors_are_failures=False) for each in verdicts]
+
+    assert Effect(counts[0], counts[1], verdicts[0], verdicts[1]).is_easier is is_easier
+
+
+def test_an_edit_that_takes_failed_trials_out_of_the_rate_is_loud(pages: Any, desk: ClientProposalDesk) -> None:
+    with Store.open(pages.desk.settings.database, starter=Starter(CLIENT, "laptop")) as store:
+        config = replace(pages.desk.store.runs.summary(1).config, note=MARK)
+        store.runs.create(config, store.runs.cases(1))
+    case = case_to_json(next(each for each in pages.desk.evalsets.evalset(pages.evalset).cases if each.id == "misses"))
+    turns = [{key: turn[key] for key in turn if key != "final_response"} for turn in case["conversation"]]
+    number = desk.propose_edit(CLIENT, pages.evalset, "misses", {"conversation": turns}, "no expectation is right").id
+    counts = pages.desk.store.runs.summary(1).counts
+    proposal = desk.get(number)
+    shown = f"Run 1</a>: {counts.passed} of {counts.scored} → {counts.passed} of {counts.scored - 2}."
+
+    page = pages.get(f"/proposals/{number}").text
+
+    assert "2 trials would no longer count because the test changes, <span>not the agent" in page
+    assert '<span class="plus" data-way="up">2 not counted</span>' in page
+    assert shown in page
+    assert "not scored" in page
+    assert "proposed this: no agent change stands behind it</span>" in page
+    effect = proposal_answer(pages.desk, proposal.id)["effect"]
+    assert (effect["passed_before"], effect["scored"], effect["passed_after"], effect["scored_after"]) == (0, 2, 0, 0)
+    assert effect["is_easier"]
 
 
 def test_findings_of_one_kind_are_answered_and_taken_back_together(pages: Any, desk: ClientProposalDesk) -> None:

@@ -323,6 +323,10 @@ def _show_answer(answer: Mapping[str, Any]) -> None:
     if answer["why"]:
         show(in_one_line(f"says: {answer['why']}"))
     if effect := answer["effect"]:
-        counts = f"{effect['passed_before']} -> {effect['passed_after']} of {effect['scored']} trials pass"
-        show(f"run {effect['run']}: {counts}, because the test changes, not the agent")
+        before, after = (
+            (effect[f"passed_{at}"], effect[n]) for at, n in (("before", "scored"), ("after", "scored_after"))
+        )
+        counts = f"{before[0]} of {before[1]} -> {after[0]} of {after[1]} trials pass"
+        reason = ", because the test changes, not the agent" if before != after else ", as before"
+        show(f"run {effect['run']}: {counts}{reason}")
     show(json.dumps(answer["content"], indent=2, ensure_ascii=False))

@@ -47,6 +47,31 @@ class Effect:
         """Whether fewer trials would pass."""
         return self.after.passed < self.before.passed
 
+    @property
+    def is_easier(self) -> bool:
+        """Whether more trials would pass, or fewer count as failed: without an expectation nothing fails."""
+        n_failing_before, n_failing_after = (each.scored - each.passed for each in (self.before, self.after))
+        return self.after.passed > self.before.passed or n_failing_after < n_failing_before
+
+    @property
+    def n_by_change(self) -> Mapping[str, int]:
+        """The trials with another verdict, by the words for it; a trial that is not scored counts neither way."""
+        numbers = {"turn green": 0, "no longer count": 0, "no longer pass": 0, "count as failed": 0}
+        for before, after in zip(self.verdicts_before, self.verdicts_after, strict=True):
+            if after == "passed" != before:
+                numbers["turn green"] += 1
+            elif self.is_scored(before) and not self.is_scored(after):
+                numbers["no longer count"] += 1
+            elif before == "passed" != after:
+                numbers["no longer pass"] += 1
+            elif self.is_scored(after) and not self.is_scored(before):
+                numbers["count as failed"] += 1
+        return {words: n for words, n in numbers.items() if n}
+
+    def is_scored(self, verdict: str) -> bool:
+        """Whether a trial with this verdict counts."""
+        return verdict in ("passed", "failed") or (verdict == "errored" and self.before.errors_are_failures)
+
 
 @dataclass(frozen=True, slots=True)
 class StagedCase:

@@ -34,6 +34,8 @@ def proposal_answer(desk: Desk, proposal: int) -> dict[str, Any]:
             "passed_before": effect.effect.before.passed,
             "passed_after": effect.effect.after.passed,
             "scored": effect.effect.before.scored,
+            "scored_after": effect.effect.after.scored,
+            "is_easier": effect.effect.is_easier,
         },
     }
 

@@ -110,22 +110,21 @@ class ProposalView:
         return self.proposal.draft.kind in ("edit", "expectation")
 
     @property
-    def more_pass(self) -> int:
-        """The number of trials of the effect that would pass and do not, less those that would no longer."""
-        return 0 if self.effect is None else _more_pass(self.effect)
+    def run_words(self) -> str:
+        """`8 of 12 → 8 of 10`: the passing trials of the run, as its verdicts are and with those of the change."""
+        if self.effect is None or self.run is None:
+            return ""
+        effect, counts = self.effect.effect, self.run.counts
+        n_after = counts.passed + effect.after.passed - effect.before.passed
+        n_scored_after = counts.scored + effect.after.scored - effect.before.scored
+        return f"{counts.passed:,} of {counts.scored:,} → {n_after:,} of {n_scored_after:,}"
 
     @property
     def effect_words(self) -> tuple[str, str]:
         """`8 trials would turn green because the test changes,` and `not the agent`."""
         if self.effect is None:
             return "", ""
-        effect = self.effect.effect
-        pairs = list(zip(effect.verdicts_before, effect.verdicts_after, strict=True))
-        n_by_way = {
-            "turn green": sum(before != "passed" == after for before, after in pairs),
-            "no longer pass": sum(before == "passed" != after for before, after in pairs),
-        }
-        changes = [f"{counted(n, 'trial')} would {way}" for way, n in n_by_way.items() if n]
+        changes = [f"{counted(n, 'trial')} would {way}" for way, n in self.effect.effect.n_by_change.items()]
         if not changes:
             return "The same trials would pass as before", ""
         return f"{' and '.join(changes)} because the test changes,", "not the agent"
@@ -242,15 +241,12 @@ class _Reader:
         if draft.kind in ("edit", "expectation"):
             place = self.place(proposal)
             effect = self.effect(proposal) if with_effect else None
-            more = None if effect is None else _more_pass(effect)
-            effect_words = "" if more is None else f"{more:+,} pass".replace("-", "−") if more else "0"
             part = place.name if place and place.tool else ""
             words = _place_words(place) if place else TITLES[draft.kind]
             case = self.current(proposal) if draft.case_id.isdecimal() else None
             words += f", {short_json(case.turns[0].query, 80)}" if case and case.turns else ""
-            return ProposalLine(
-                proposal.id, draft.case_id, part, effect_words, words, "up" if more and more > 0 else ""
-            )
+            way = "up" if effect and effect.effect.is_easier else ""
+            return ProposalLine(proposal.id, draft.case_id, part, _short_effect(effect), words, way)
         if draft.kind == "case":
             case = _or_none(lambda: case_of(draft))
             first = case.turns[0].query if case and case.turns else ""
@@ -302,7 +298,7 @@ class _Reader:
             steps=steps_before(
                 self.desk.store,
                 proposal,
-                would_pass_more=(effect := self.effect(proposal)) is not None and _more_pass(effect) > 0,
+                is_easier=(effect := self.effect(proposal)) is not None and effect.effect.is_easier,
             ),
         )
         if draft.kind == "finding":
@@ -401,8 +397,15 @@ class _Reader:
         return f"/evalsets/{draft.evalset_id}" if draft.evalset_id else "/failures"
 
 
-def _more_pass(effect: ProposalEffect) -> int:
-    return effect.effect.after.passed - effect.effect.before.passed
+def _short_effect(effect: ProposalEffect | None) -> str:
+    """`+2 pass, 1 not counted`; `0` where no trial has another verdict."""
+    if effect is None:
+        return ""
+    n_more = effect.effect.after.passed - effect.effect.before.passed
+    n_uncounted = effect.effect.n_by_change.get("no longer count", 0)
+    words = [f"{n_more:+,} pass".replace("-", "−")] if n_more else []
+    words += [f"{n_uncounted:,} not counted"] if n_uncounted else []
+    return ", ".join(words) or "0"
 
 
 def _place_words(place: ChangedPlace) -> str:

@@ -28,11 +28,12 @@ class TraceStep:
     is_loud: bool = False
 
 
-def steps_before(store: Store, proposal: Proposal, *, would_pass_more: bool) -> tuple[TraceStep, ...]:
+def steps_before(store: Store, proposal: Proposal, *, is_easier: bool) -> tuple[TraceStep, ...]:
     """The runs that the client of a proposal started on its eval set in the day before it, and the proposal itself.
 
-    Between two of them the files of the agent may have changed. The last step says where a change of the test that lets
-    more trials pass has no change of the agent behind it, if there is a run and each one has the version of the files.
+    Between two of them the files of the agent may have changed. The last step says where a change of the test by which
+    more trials pass, or fewer fail, has no change of the agent behind it, if there is a run and each one has the
+    version of the files.
     """
     steps: list[TraceStep] = []
     versions_by_agent: dict[str, list[str]] = {}
@@ -47,7 +48,7 @@ def steps_before(store: Store, proposal: Proposal, *, would_pass_more: bool) -> 
         versions.append(version)
         steps.append(TraceStep(run.created_at, _played_words(store, run), f"/runs/{run.id}"))
     is_unchanged = [all(versions) and versions[0] == versions[-1] for versions in versions_by_agent.values()]
-    is_loud = would_pass_more and bool(is_unchanged) and all(is_unchanged)
+    is_loud = is_easier and bool(is_unchanged) and all(is_unchanged)
     words = "proposed this: no agent change stands behind it" if is_loud else "proposed this"
     return (*steps[-MAX_STEPS:], TraceStep(proposal.made_at, words, "", is_loud))
 

@@ -45,12 +45,14 @@ class ChangedPlace:
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """A value, the number of trials with it, and how many of them pass now and as proposed."""
+    """A value, the number of trials with it, and how many of them pass and are scored now and as proposed."""
 
     value: str
     n: int
     n_before: int
     n_after: int
+    n_scored_before: int
+    n_scored_after: int
     share: float
     """Of all trials, from 0 to 100."""
 
@@ -115,6 +117,8 @@ def value_rows(place: ChangedPlace, effect: ProposalEffect) -> tuple[ValueRow, .
             len(pairs),
             sum(before == "passed" for before, _ in pairs),
             sum(after == "passed" for _, after in pairs),
+            sum(effect.effect.is_scored(before) for before, _ in pairs),
+            sum(effect.effect.is_scored(after) for _, after in pairs),
             100 * len(pairs) / len(trials),
         )
         for value, pairs in verdicts_by_value.items()
