@@ -69,7 +69,7 @@ def test_a_trial_as_text_names_its_first_divergence(played: CommandFolder) -> No
     assert text.startswith("run 1, case_2, trial 0 failed\nfirst divergence: ")
     assert "good day" in text
     events = played.run("run", "trial", "1", "case_2", "0", "--detail", "full").stdout
-    assert "turn 0 user: hi" in events
+    assert "turn 1 user: hi" in events
     assert "agent_message" in events
 
 

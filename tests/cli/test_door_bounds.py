@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from evaldesk.desk.desk import Desk
+from evaldesk.formats import write_evalset
 from evaldesk.metrics import score_trial
 from evaldesk.model import (
     AgentRef,
     Case,
     Criterion,
+    EvalSet,
     Event,
     Expected,
     RunConfig,
@@ -123,14 +125,15 @@ def test_300_calls_and_10_megabytes_fit_the_tokens(desk: Desk, detail: str, max_
     case = Case("big", (Turn("find it", Expected(reference="good day")),))
     record = TurnRecord("find it", (*chain(*events), Event("agent_message", text="done")))
     run = stored_run(desk, [case], [scored(0, case, (record,))])
-    seen, cursor = set(), 0
+    seen, cursor, limit = set(), 0, {"max_tokens": max_tokens}
 
-    for _ in range(400):
-        value = answer(desk, "get_trial", run=str(run), case="big", trial=0, detail=detail, cursor=cursor)
+    for _ in range(700):
+        value = answer(desk, "get_trial", run=str(run), case="big", trial=0, detail=detail, cursor=cursor, **limit)
+        assert "left_out" not in fitted(value, max_tokens)
         text = fenced(fitted(value, max_tokens, TOOLS["get_trial"].more, cursor))
         assert len(text.encode()) <= max_tokens * 3.5
         assert material_of(text)["verdict"] == "failed"
-        seen |= set(re.findall(r"turn 0 event (\d+)", value["text"]))
+        seen |= set(re.findall(r"turn 1 event (\d+)", value["text"]))
         if value["next_cursor"] is None:
             break
         cursor = value["next_cursor"]
@@ -157,6 +160,95 @@ def test_a_search_answers_before_the_index_is_made_and_says_what_is_left(
     assert re.match(r"The texts of \d runs are not all searched yet; the index is made while a desk", first["behind"])
     assert [each["run"] for each in answers[-1]["items"]] == runs[::-1]
     assert answers[-1]["behind"] == ""
+
+
+TEXTS = {
+    "latin": "".join(f"{number:06} " for number in range(1_345)),
+    "wide": "".join(chr(0x4E00 + number % 20_000) for number in range(12_435)),
+    "escaped": "".join(f"\x1b##{number:04}" for number in range(2_000)),
+    "short": "hi",
+}
+
+
+@pytest.mark.parametrize("detail", ["turns", "full"])
+@pytest.mark.parametrize("max_tokens", [500, 8_000, 25_000])
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_letter_of_a_trial_is_on_a_page(desk: Desk, text: str, max_tokens: int, detail: str) -> None:
+    """The pages by next_cursor have each line, and the cursor in a long one leads to all of it."""
+    turns = [TurnRecord(f"hi {at}", (Event("agent_message", text=f"{at} {TEXTS[text]}"),)) for at in range(3)]
+    case = Case("long", (Turn("hi", Expected(reference="good day")),))
+    run = stored_run(desk, [case], [scored(0, case, tuple(turns))])
+    inputs = {"run": str(run), "case": "long", "trial": 0, "detail": detail}
+
+    def page(cursor: int) -> dict[str, Any]:
+        value = answer(desk, "get_trial", **inputs, cursor=cursor, max_tokens=max_tokens)
+        assert fitted(value, max_tokens) == value
+        return value
+
+    def pages(cursor: int | None) -> Iterator[str]:
+        while cursor is not None:
+            value = page(cursor)
+            yield value["text"]
+            assert value["next_cursor"] is None or value["next_cursor"] != cursor
+            cursor = value["next_cursor"]
+
+    whole = "\n".join(pages(0))
+    assert [f"turn {at} " in whole for at in (0, 1, 2, 3, 4)] == [False, True, True, True, False]
+    for cursor in re.findall(r"characters, sha256 \w+, cursor (\d+) reads on", whole):
+        rest = "".join(pages(int(cursor)))
+        head = whole.partition(f", cursor {cursor} reads on")[0].rpartition(" […")[0].rpartition("\n")[2]
+        whole = whole.replace(head, head + rest.partition("\n")[0])
+    if detail == "full":
+        for at in range(3):
+            assert json.dumps(f"{at} {TEXTS[text]}", ensure_ascii=False)[1:-1] in whole
+
+
+def test_no_part_of_a_secret_is_left_where_a_page_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("long", (Turn("hi", Expected(reference="good day")),))
+    secret = "correct-horse-battery-staple"
+    said = "xy " * 33 + f"{secret} " * 500
+    run = stored_run(desk, [case], [scored(0, case, (TurnRecord("hi", (Event("agent_message", text=said),)),))])
+    monkeypatch.setattr(desk, "settings", replace(desk.settings, environment={"DB_PASSWORD": secret}))
+    texts, cursor = [], 2**20 + 1  # within the event
+
+    while cursor is not None:
+        value = answer(
+            desk, "get_trial", run=str(run), case="long", trial=0, detail="full", cursor=cursor, max_tokens=500
+        )
+        texts.append(value["text"])
+        cursor = value["next_cursor"]
+
+    assert "[DB_PASSWORD]" in "".join(texts)
+    assert not re.search("correct|horse|battery|staple", "".join(texts))
+
+
+@pytest.mark.parametrize("max_tokens", [500, 2_000, 8_000])
+@pytest.mark.parametrize(
+    "tool", [name for name, each in TOOLS.items() if "limit" in each.inputs and "cursor" in each.inputs]
+)
+def test_every_item_is_on_a_page_that_is_cut_by_its_tokens(
+    desk: Desk, tmp_path: Path, tool: str, max_tokens: int
+) -> None:
+    cases = [Case(f"case_{n:03}", (Turn("hi " * 200, Expected(reference="good day")),)) for n in range(120)]
+    records = [(TurnRecord("hi", (Event("agent_message", text=f"{n} " * 100),)),) for n in range(120)]
+    run = stored_run(desk, cases, [scored(n, case, records[n]) for n, case in enumerate(cases)])
+    runs = [run, *(stored_run(desk, cases[:1], []) for _ in range(60))]
+    (tmp_path / "calc.evalset.json").write_bytes(write_evalset(EvalSet("calc", cases=tuple(cases))))
+    inputs = {"list_runs": {}, "list_trials": {"run": str(run)}, "list_cases": {"set": "calc"}}[tool]
+    key = "id" if tool == "list_runs" else "case_id"
+    seen: list[Any] = []
+    cursor = 0
+
+    for _ in range(200):
+        value = answer(desk, tool, **inputs, cursor=cursor, limit=200)
+        page = material_of(fenced(fitted(value, max_tokens, TOOLS[tool].more, cursor, TOOLS[tool].cursor_key)))
+        seen += [each[key] for each in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        assert page["items"]
+        cursor = page["next_cursor"]
+
+    assert seen == (runs[::-1] if tool == "list_runs" else [case.id for case in cases])
 
 
 def test_all_runs_are_reached_page_by_page(desk: Desk) -> None:

@@ -63,7 +63,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class FindingTexts:
-    """The content of a proposed finding."""
+    """The content of a proposed finding; the turn counts from 0."""
 
     kind: str
     quote: str
@@ -159,7 +159,10 @@ class ClientProposalDesk:
     def propose_finding(
         self, client: str, run_id: int, case_id: str, key: tuple[int, int], turn: int | None, texts: TypedFinding
     ) -> Made:
-        """Propose a finding whose quote stands in its trial letter by letter. Raises UsageError, NotFoundError."""
+        """Propose a finding whose quote stands in its trial letter by letter; the turn counts from 0.
+
+        Raises UsageError, NotFoundError.
+        """
         run = self._desk.store.runs.summary(run_id)
         if not texts.quote.strip():
             raise UsageError("quote: copy words of the trial; blanks alone show nothing", field="quote")
@@ -174,7 +177,7 @@ class ClientProposalDesk:
                 error=None,
             )
             if literal_anchor(only_turn, texts.quote) is None:
-                raise UsageError(f"quote: turn {turn} has these words nowhere, letter by letter", field="quote")
+                raise UsageError(f"quote: turn {turn + 1} has these words nowhere, letter by letter", field="quote")
         name = checked_texts(TypedMode(texts.new_mode))["name"]
         note = checked_note(texts.note, MAX_FINDING, "note")
         at = anchor.turn if turn is None else turn
@@ -329,6 +332,11 @@ class ClientProposalDesk:
             raise UsageError("quote: the trial has these words nowhere, letter by letter", field="edited")
         checked_texts(TypedMode(texts.kind))
         checked_note(texts.note, MAX_FINDING, "note")
+        if texts.turn is not None:
+            n_turns = len(trial.transcript.turns)
+            if not 1 <= texts.turn <= n_turns:
+                raise UsageError(f"turn must be from 1 to {n_turns}, got {texts.turn}", field="edited")
+            texts = replace(texts, turn=texts.turn - 1)
         return json.dumps(msgspec.to_builtins(texts), ensure_ascii=False)
 
     def reply(self, proposal_id: int, author: str, text: str) -> Proposal:
@@ -490,10 +498,16 @@ def case_of(draft: ProposalDraft) -> Case:
 
 
 def content_of(draft: ProposalDraft) -> Any:
-    """The case or the texts of a stored proposal as JSON. Raises BrokenRowError for a row of somebody else."""
+    """The case or the texts of a stored proposal as JSON, with turns from 1.
+
+    Raises BrokenRowError for a row of somebody else.
+    """
     if draft.kind in _OF_CASES:
         return case_to_json(case_of(draft))
-    return msgspec.to_builtins(finding_texts(draft) if draft.kind == "finding" else mode_texts(draft))
+    if draft.kind != "finding":
+        return msgspec.to_builtins(mode_texts(draft))
+    texts = finding_texts(draft)
+    return msgspec.to_builtins(replace(texts, turn=None if texts.turn is None else texts.turn + 1))
 
 
 def finding_texts(draft: ProposalDraft) -> FindingTexts:

@@ -15,8 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from evaldesk import __version__
 from evaldesk.errors import TEXT_LIMIT, VALUE_LIMIT, EvaldeskError, NotFoundError, UsageError
-from evaldesk.pages.door.fit import fenced, fitted, masked, material_of
-from evaldesk.pages.door.tools import USUAL_TOKENS, Caller, Tool, call, find_tool, tools_of
+from evaldesk.pages.door.fit import USUAL_TOKENS, fenced, fitted, masked, material_of
+from evaldesk.pages.door.tools import Caller, Tool, call, find_tool, tools_of
 from evaldesk.process_setup import gc_paused
 from evaldesk.secrets import scrubber
 
@@ -205,7 +205,8 @@ async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Ma
         answer = await call(tool, desk, inputs, caller)
         # Before the answer is cut: no pattern finds half of a secret.
         answer = await asyncio.to_thread(masked, answer, desk.settings.environment if desk else {})
-        value = fitted(answer, inputs.get("max_tokens") or USUAL_TOKENS, tool.more, inputs.get("cursor") or 0)
+        max_tokens = inputs.get("max_tokens") or USUAL_TOKENS
+        value = fitted(answer, max_tokens, tool.more, inputs.get("cursor") or 0, tool.cursor_key)
         text, is_error = fenced(value, await asyncio.to_thread(_address, desk) if desk else ""), False
     except EvaldeskError as error:
         text, is_error = fenced({"error": str(error)[:2_000]}), True

@@ -188,8 +188,10 @@ def test_an_edit_that_takes_failed_trials_out_of_the_rate_is_loud(pages: Any, de
     with Store.open(pages.desk.settings.database, starter=Starter(CLIENT, "laptop")) as store:
         config = replace(pages.desk.store.runs.summary(1).config, note=MARK)
         store.runs.create(config, store.runs.cases(1))
-    case = case_to_json(next(each for each in pages.desk.evalsets.evalset(pages.evalset).cases if each.id == "misses"))
-    turns = [{key: turn[key] for key in turn if key != "final_response"} for turn in case["conversation"]]
+    case: Any = case_to_json(
+        next(each for each in pages.desk.evalsets.evalset(pages.evalset).cases if each.id == "misses")
+    )
+    turns: Any = [{key: turn[key] for key in turn if key != "final_response"} for turn in case["conversation"]]
     number = desk.propose_edit(CLIENT, pages.evalset, "misses", {"conversation": turns}, "no expectation is right").id
     counts = pages.desk.store.runs.summary(1).counts
     proposal = desk.get(number)

@@ -115,7 +115,7 @@ def expectation(
 @click.argument("trial", type=click.IntRange(0), metavar="TRIAL")
 @click.option("--kind", required=True, metavar="NAME", help="The kind of failure.")
 @click.option("--quote", required=True, metavar="TEXT", help="Words that stand in the trial, letter by letter.")
-@click.option("--turn", type=click.IntRange(0), metavar="TURN", help="The turn with the words, from 0.")
+@click.option("--turn", type=click.IntRange(1), metavar="TURN", help="The turn with the words, from 1.")
 @click.option("--note", default="", metavar="TEXT", help="What went wrong.")
 @_CLIENT
 @json_option

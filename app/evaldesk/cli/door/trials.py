@@ -43,7 +43,7 @@ def trials(name: str, text: str, cursor: int, limit: int, is_json: bool, workspa
 @click.argument("name")
 @click.argument("case_id", metavar="CASE")
 @click.argument("number", metavar="TRIAL", type=click.IntRange(0))
-@click.option("--part", type=click.IntRange(0), metavar="TURN", help="Only this turn, counted from 0.")
+@click.option("--part", type=click.IntRange(1), metavar="TURN", help="Only this turn, counted from 1.")
 @click.option(
     "--detail",
     type=click.Choice(["line", "turns", "full"]),
@@ -51,7 +51,7 @@ def trials(name: str, text: str, cursor: int, limit: int, is_json: bool, workspa
     show_default=True,
     help="A line a turn, expected beside actual, or every event.",
 )
-@click.option("--cursor", type=click.IntRange(0), default=0, metavar="N", help="With full: begin after N events.")
+@click.option("--cursor", type=click.IntRange(0), default=0, metavar="N", help="Begin at this place of the text.")
 @json_option
 @workspace_option
 def trial(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from evaldesk.wording.printable import json_document
 from evaldesk.wording.shortened import length_words, shortened
 
 BYTES_PER_TOKEN = 3.5
+USUAL_TOKENS = 8_000
 FRAME = 600
 """Bytes of the lines around the material, at most."""
 STEPS: Sequence[tuple[int, int]] = (
@@ -37,27 +39,53 @@ def masked(answer: Mapping[str, Any], environment: Mapping[str, str]) -> dict[st
     return result
 
 
-def fitted(answer: Mapping[str, Any], max_tokens: int, more: str = "", cursor: int = 0) -> dict[str, Any]:
+def bytes_within(max_tokens: int) -> int:
+    """The bytes of the material of an answer with so many tokens."""
+    return int(max_tokens * BYTES_PER_TOKEN) - FRAME
+
+
+def fitted(
+    answer: Mapping[str, Any], max_tokens: int, more: str = "", cursor: int = 0, cursor_key: str = ""
+) -> dict[str, Any]:
     """The answer, or its outline within the tokens with the parts left out and the call for them.
 
-    A list that was cut short continues at `next_cursor`, as one of a page does.
+    A page of items ends after the last one with room and continues at `next_cursor`: the number of items before, or the
+    `cursor_key` of its last item. An item that is too large alone is cut, so each page has one at least.
     """
-    n_bytes = int(max_tokens * BYTES_PER_TOKEN) - FRAME
-    if _size(answer) <= n_bytes:
+    n_bytes = bytes_within(max_tokens)
+    if size(answer) <= n_bytes:
         return dict(answer)
+    more = more or "the same call with a larger max_tokens"
+    items, notes = answer.get("items"), list[dict[str, str]]()
+    if isinstance(items, list) and "next_cursor" in answer and len(items) > 1:
+
+        def page_of(n: int) -> dict[str, Any]:
+            next_cursor = items[n - 1][cursor_key] if cursor_key else cursor + n
+            was = f"{len(items):,} items, {n:,} of them here"
+            cut = {"items": items[:n], "next_cursor": next_cursor, "has_more": True}
+            return {key: cut.get(key, value) for key, value in answer.items()} | {
+                "left_out": [{"place": "items", "was": was}],
+                "more": more,
+            }
+
+        n_items = bisect_right(range(1, len(items)), n_bytes, key=lambda n: size(page_of(n)))
+        answer = page_of(max(1, n_items))
+        if n_items:
+            return dict(answer)
+        notes = answer["left_out"]
     outline: dict[str, Any] = {}
+    texts = {key: value for key, value in answer.items() if key not in ("left_out", "more")}
     for longest, most in STEPS:
-        left_out: list[dict[str, str]] = []
-        outline = {key: _cut(value, key, longest, most, left_out) for key, value in answer.items()}
-        items = answer.get("items")
-        if isinstance(items, list) and "next_cursor" in answer and len(items) > most:
-            outline["next_cursor"] = cursor + most
+        left_out = list(notes)
+        outline = {key: _cut(value, key, longest, most, left_out) for key, value in texts.items()}
+        if isinstance(items, list) and "next_cursor" in answer and not outline["items"]:
+            outline["items"] = [_stub(each) for each in answer["items"]]
         outline["left_out"] = left_out[:MOST_LEFT_OUT]
-        outline["more"] = more or "the same call with a larger max_tokens"
-        if _size(outline) <= n_bytes:
+        outline["more"] = more
+        if size(outline) <= n_bytes:
             return outline
     scalars = {key: value for key, value in outline.items() if value is None or isinstance(value, int | float)}
-    return {**scalars, "left_out": [{"place": "all", "was": f"{_size(answer):,} bytes"}], "more": outline["more"]}
+    return {**scalars, "left_out": [{"place": "all", "was": f"{size(answer):,} bytes"}], "more": outline["more"]}
 
 
 def _cut(value: Any, place: str, longest: int, most: int, left_out: list[dict[str, str]]) -> Any:
@@ -80,7 +108,16 @@ def _cut(value: Any, place: str, longest: int, most: int, left_out: list[dict[st
     return value
 
 
-def _size(value: object) -> int:
+def _stub(item: Any) -> Any:
+    """The first scalars of an item that is too large for a page, which name it."""
+    if not isinstance(item, dict):
+        return None
+    scalars = [(key, value) for key, value in item.items() if not isinstance(value, dict | list)]
+    return {key: shortened(value, 40) if isinstance(value, str) else value for key, value in scalars[:4]}
+
+
+def size(value: object) -> int:
+    """The bytes of a value in an answer."""
     return len(_text(value).encode("utf-8", "surrogatepass"))
 
 

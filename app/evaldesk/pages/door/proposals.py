@@ -102,10 +102,11 @@ def propose_finding(
     note: str = "",
     client: str = UNKNOWN_CLIENT,
 ) -> dict[str, Any]:
-    """Propose a finding on a trial, with words of it."""
+    """Propose a finding on a trial, with words of it; the turn counts from 1."""
     run_id, key, _, _ = find_trial(desk, name, case_id, trial)
     form = TypedFinding(note=note, new_mode=kind, quote=quote)
-    return _made(ClientProposalDesk(desk).propose_finding(client, run_id, case_id, key, turn, form))
+    at = None if turn is None else turn - 1
+    return _made(ClientProposalDesk(desk).propose_finding(client, run_id, case_id, key, at, form))
 
 
 def propose_kind(

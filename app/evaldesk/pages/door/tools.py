@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evaldesk.errors import VALUE_LIMIT, NotFoundError, UsageError
+from evaldesk.pages.door.fit import USUAL_TOKENS
 from evaldesk.process_setup import gc_paused
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ Schema: TypeAlias = Mapping[str, Any]
 Answer: TypeAlias = Callable[..., Any]
 
 MAX_TEXT, MAX_ITEMS = 100_000, 1_000
-LEAST_TOKENS, MOST_TOKENS, USUAL_TOKENS = 500, 25_000, 8_000
+LEAST_TOKENS, MOST_TOKENS = 500, 25_000
 
 TEXT: Schema = {"type": "string", "maxLength": MAX_TEXT}
 TRIAL: Schema = {"type": "integer", "minimum": 0, "description": "Counted from 0, as in the address of its page."}
@@ -48,7 +49,8 @@ MAX_TOKENS: Schema = {
 class Tool:
     """A tool: the function behind it as `module:name`, its inputs, and the command with the same answer.
 
-    `more` is the call for what an answer had to leave out.
+    `more` is the call for the parts that an answer had to leave out. The cursor of a page of items is their number, or
+    the `cursor_key` of its last one. A tool with `makes_pages` is told the tokens of its answer.
     """
 
     name: str
@@ -59,6 +61,8 @@ class Tool:
     inputs: Mapping[str, Schema] = field(default_factory=dict)
     required: Sequence[str] = ()
     more: str = ""
+    cursor_key: str = ""
+    makes_pages: bool = False
     needs_desk: bool = True
     needs_client: bool = False
     needs_budget: bool = False
@@ -123,6 +127,7 @@ TOOLS: Mapping[str, Tool] = {
             "run list --json",
             inputs={"filter": TEXT, "cursor": CURSOR, "limit": LIMIT},
             more="list_runs with cursor, or with a filter",
+            cursor_key="id",
         ),
         Tool(
             "get_run",
@@ -156,19 +161,20 @@ TOOLS: Mapping[str, Tool] = {
         Tool(
             "get_trial",
             "A trial as text. detail: line (a line a turn), turns (expected beside actual), full (every event, by "
-            "cursor); part is one turn, counted from 0.",
+            "cursor, a long one with the cursor of the rest of it); part is one turn, counted from 1.",
             "pages.door.trials:trial_answer",
             "run trial RUN CASE TRIAL --json",
             inputs={
                 "run": RUN,
                 "case": CASE,
                 "trial": TRIAL,
-                "part": {"type": "integer", "minimum": 0},
+                "part": PLACE,
                 "detail": {"type": "string", "enum": ["line", "turns", "full"]},
                 "cursor": CURSOR,
             },
             required=("run", "case", "trial"),
-            more="get_trial with part, or with detail full and cursor",
+            more="get_trial with cursor, or with part",
+            makes_pages=True,
         ),
         Tool(
             "search",
@@ -330,7 +336,7 @@ TOOLS: Mapping[str, Tool] = {
         Tool(
             "propose_finding",
             "Propose what went wrong in a trial: the name of a kind of failure, and words that stand in the trial "
-            "letter by letter; turn counts from 0.",
+            "letter by letter; turn counts from 1.",
             "pages.door.proposals:propose_finding",
             "propose finding RUN CASE TRIAL --kind NAME --quote TEXT --json",
             "propose",
@@ -338,7 +344,7 @@ TOOLS: Mapping[str, Tool] = {
                 "run": RUN,
                 "case": CASE,
                 "trial": TRIAL,
-                "turn": {"type": "integer", "minimum": 0},
+                "turn": PLACE,
                 "kind": TEXT,
                 "quote": TEXT,
                 "note": TEXT,
@@ -468,7 +474,8 @@ async def call(
         name if tool.inputs.get(name) is OBJECT else PARAMETERS.get(name, name): value
         for name, value in checked_inputs(tool, inputs).items()
     }
-    values.pop("max_tokens", None)
+    max_tokens = values.pop("max_tokens", USUAL_TOKENS)
+    values |= {"max_tokens": max_tokens} if tool.makes_pages else {}
     values |= {"client": caller.client} if tool.needs_client else {}
     values |= {"budget": caller.budget} if tool.needs_budget else {}
     answer = functools.partial(tool.answer, desk) if tool.needs_desk else tool.answer

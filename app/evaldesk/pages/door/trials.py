@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import urlencode
@@ -11,12 +12,15 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.serving import desk_address
 from evaldesk.diff.divergence import first_divergence
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import Case, TrialResult, TurnRecord
+from evaldesk.model import Case, TrialResult
 from evaldesk.model.json_text import short_json
 from evaldesk.model.stored import CaseFilter, CaseRow, TrialKey
 from evaldesk.pages.door.filters import read_choice, read_filter
+from evaldesk.pages.door.fit import USUAL_TOKENS, bytes_within, size
+from evaldesk.pages.door.text_pages import MAX_CURSOR, Line, page_of_lines
 from evaldesk.pages.runs.view import trial_href
-from evaldesk.wire import to_json
+from evaldesk.secrets import scrubber
+from evaldesk.wire import json_scrubber, to_json
 from evaldesk.wording.shortened import shortened
 from evaldesk.wording.trial_text import first_words, trial_text
 
@@ -24,8 +28,8 @@ Detail: TypeAlias = Literal["line", "turns", "full"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
 VERDICTS = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
 TRIAL_KEYS = ("verdict", "case")
-N_TRIALS, N_EVENTS, N_HITS = 50, 100, 20
-PAGE_CHARACTERS, LONGEST_EVENT, LONGEST_TURN = 12_000, 4_000, 800
+N_TRIALS, N_HITS = 50, 20
+LONGEST_TURN = 800
 CASES_AT_ONCE = 200
 MOST_INDEXED_S = 3.0
 """How long a search works at the index before it answers."""
@@ -92,47 +96,92 @@ def find_trial(desk: Desk, name: str, case_id: str, trial: int) -> tuple[int, Tr
 
 
 def trial_answer(
-    desk: Desk, name: str, case_id: str, trial: int, part: int | None = None, detail: str = "turns", cursor: int = 0
+    desk: Desk,
+    name: str,
+    case_id: str,
+    trial: int,
+    part: int | None = None,
+    detail: str = "turns",
+    cursor: int = 0,
+    max_tokens: int | None = None,
 ) -> dict[str, Any]:
-    """A trial as text: a line a turn, expected beside actual, or its events from `cursor` on; `part` is one turn."""
+    """A trial as text: a line a turn, expected beside actual, or its events; `part` is one turn, counted from 1.
+
+    The text is a page from `cursor` on. Without `max_tokens` it has all lines but those of `full`, which are in pages
+    for USUAL_TOKENS. Raises UsageError, NotFoundError.
+    """
     if detail not in DETAILS:
         raise UsageError(f"detail {detail!r} is none of {', '.join(DETAILS)}", field="detail")
     run_id, key, case, result = find_trial(desk, name, case_id, trial)
     n_turns = len(result.transcript.turns)
-    if part is not None and not 0 <= part < max(1, n_turns):
-        raise NotFoundError(f"the trial has no turn {part}; it has 0 to {n_turns - 1}")
-    lines, next_cursor = _lines(case, result, part, detail, cursor)
-    return {
+    if part is not None and not 1 <= part <= max(1, n_turns):
+        raise NotFoundError(f"the trial has no turn {part}; it has 1 to {n_turns}")
+    environment = desk.settings.environment
+    n_bytes = bytes_within(max_tokens or USUAL_TOKENS)
+    first = first_words(case, result) if result.verdict != "passed" else ""
+    divergent = _divergent_turn(case, result) if detail == "turns" and part is None and not cursor else ""
+    if max_tokens:
+        first, divergent = (_within(scrubber(environment)(each), n_bytes // 4) for each in (first, divergent))
+    answer: dict[str, Any] = {
         "run": run_id,
         "case_id": case.id,
         "trial": trial,
         "verdict": result.verdict,
-        "first_divergence": first_words(case, result) if result.verdict != "passed" else "",
-        "divergent_turn": _divergent_turn(case, result) if detail == "turns" and part is None else "",
+        "first_divergence": first,
+        "divergent_turn": divergent,
         "n_turns": n_turns,
         "detail": detail,
-        "text": "\n".join(lines),
-        "next_cursor": next_cursor,
+        "text": "",
+        "next_cursor": MAX_CURSOR,
         "page": trial_href(run_id, key),
     }
+    lines = _lines(case, result, part, detail, environment)
+    if max_tokens or detail == "full":
+        answer["text"], answer["next_cursor"] = page_of_lines(lines, cursor, n_bytes - size(answer))
+    else:
+        answer |= {"text": "\n".join(line() for line in islice(lines, cursor, None)), "next_cursor": None}
+    return answer
 
 
-def _lines(case: Case, result: TrialResult, part: int | None, detail: str, cursor: int) -> tuple[list[str], int | None]:
+def _lines(
+    case: Case, result: TrialResult, part: int | None, detail: str, environment: Mapping[str, str]
+) -> Iterator[Line]:
+    """The lines of a text without secrets, which no pattern finds once a line is cut; each is made when it is read."""
+    scrub = scrubber(environment)
     if detail == "turns":
-        text = trial_text(case, result, is_whole=True).splitlines()
-        return (text if part is None else _lines_of_turn(text, part)), None
-    turns = list(enumerate(result.transcript.turns))
-    turns = turns if part is None else turns[part : part + 1]
+        text = trial_text(case, result, is_whole=True).split("\n")
+        for each in text if part is None else _lines_of_turn(text, part):
+            yield partial(scrub, each)
+        return
+    turns = list(enumerate(result.transcript.turns, 1))
+    turns = turns if part is None else turns[part - 1 : part]
     if detail == "line":
-        return [
-            f"turn {at}: {short_json(record.query)} -> {short_json(record.answer or '')}" for at, record in turns
-        ], None
-    page: list[str] = []
-    for number, line in enumerate(islice(_events(turns), cursor, None)):
-        if page and (number == N_EVENTS or sum(map(len, page)) > PAGE_CHARACTERS):
-            return page, cursor + number
-        page.append(shortened(line, LONGEST_EVENT))
-    return page, None
+        for at, record in turns:
+            yield partial(scrub, f"turn {at}: {short_json(record.query)} -> {short_json(record.answer or '')}")
+        return
+    scrub_json = json_scrubber(environment)
+
+    def line_of(head: str, value: object) -> str:
+        return f"{head}: {scrub_json(to_json(value)).decode('utf-8', 'replace')}"
+
+    for at, record in turns:
+        yield partial(scrub, f"turn {at} user: {record.query}")
+        for number, event in enumerate(record.events):
+            yield partial(line_of, f"turn {at} event {number}", event)
+        if record.error:
+            yield partial(line_of, f"turn {at} error", record.error)
+    if part is None:
+        rest = (("error", result.error), ("final state", result.transcript.final_state or None))
+        yield from (partial(line_of, head, value) for head, value in rest if value)
+        yield from (partial(line_of, "score", score) for score in result.scores)
+
+
+def _within(text: str, n_bytes: int) -> str:
+    """The text, shortened to LONGEST_TURN characters and then until an answer has it in so many bytes."""
+    longest = LONGEST_TURN
+    while size(short_text := shortened(text, longest)) > n_bytes and longest > 20:
+        longest //= 2
+    return short_text
 
 
 def _divergent_turn(case: Case, result: TrialResult) -> str:
@@ -141,19 +190,13 @@ def _divergent_turn(case: Case, result: TrialResult) -> str:
     if divergence is None or result.error:
         return ""
     text = trial_text(case, result, is_whole=True).splitlines()
-    return shortened("\n".join(_lines_of_turn(text, divergence.turn - 1)), LONGEST_TURN)
+    return shortened("\n".join(_lines_of_turn(text, divergence.turn)), LONGEST_TURN)
 
 
 def _lines_of_turn(lines: list[str], part: int) -> list[str]:
+    """The lines of a turn, counted from 1."""
     starts = [at for at, line in enumerate(lines) if line.startswith("turn ")]
-    return lines[starts[part] : starts[part + 1] if part + 1 < len(starts) else None] if part < len(starts) else []
-
-
-def _events(turns: list[tuple[int, TurnRecord]]) -> Iterator[str]:
-    for at, record in turns:
-        yield f"turn {at} user: {record.query}"
-        for number, event in enumerate(record.events):
-            yield f"turn {at} event {number}: {to_json(event).decode('utf-8', 'replace')}"
+    return lines[starts[part - 1] : starts[part] if part < len(starts) else None] if part <= len(starts) else []
 
 
 def search_answer(desk: Desk, text: str, limit: int = N_HITS) -> dict[str, Any]:
