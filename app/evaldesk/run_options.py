@@ -1029,6 +1029,7 @@ NOT_OPTIONS: Mapping[str, str] = {
     "allocated_from": "the runs that were there when the budget was spread",
     "n_partly_planned": "follows from the cases, the criteria and the budget when the run starts",
     "is_by_set": "follows from the criteria and the eval set when the run starts",
+    "is_by_file": "follows from where the criteria were read when the run starts",
     "n_narrowed": "follows from the cases and the criteria when the run starts",
     "left_out": "follow from the tags of the cases when the run starts",
     "fork": "where a fork begins and its edits, said by the verb `fork` and on the page of forks",

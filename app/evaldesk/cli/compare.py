@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
+from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.cli.runs.shared import json_option, workspace_option
 from evaldesk.desk.runs.run_sources import SourceComparison, compare_sources, read_sources
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.pages.compared_sources import comparison_lines, comparison_markdown, comparison_object
@@ -45,8 +46,8 @@ def compare(
     evaldesk compare main.json pr.json --baseline main.json --max-drop 0.05
     """
     every = [*names] if baseline is None or baseline in names else [baseline, *names]
-    sources = read_sources(every, lambda: stored_runs(workspace))
-    comparison = compare_sources(sources, 0 if baseline is None else every.index(baseline), max_drop)
+    place = 0 if baseline is None else every.index(baseline)
+    comparison = compare_sources(read_sources(every, lambda: open_home(workspace), place), place, max_drop)
     if summary:
         _write_summary(summary, comparison)
     if is_json:

@@ -134,6 +134,7 @@ async def _score(
         if found_file and not request.config_file_path and reaches_out(criteria, None):
             trust.check_criteria_file(agent, found_file)
         options = request.options(criteria=criteria)
+        options = options.but(is_by_file=bool(found_file) and not request.named_criteria)
         baseline = None
         if request.baseline is not None:
             baseline = await asyncio.to_thread(desk.stored_runs.baseline, request.baseline)

@@ -163,7 +163,7 @@ class PlayedCase:
 
     @property
     def passes_alone(self) -> bool | None:
-        """Whether it passes by itself, whatever its other trials bring; None where they decide, or none is scored."""
+        """Whether it passes by itself, for any result of the others; None where they decide, or none is scored."""
         letters, n_open = self.scored_letters, self.verdicts.count(TO_PLAY)
         if not letters and not n_open:
             return None
@@ -248,8 +248,8 @@ class CaseChange:
     `points` is how much more often it passes now, in points of 100; `p` Fisher's of its two rates, None with one trial
     on a side. `stands_out` says whether that is more than chance among so many cases. `chance` is that of an unchanged
     agent to pass so few of its trials, fresh ones among them, by the history of the case; None where that does not
-    judge. It `is_worse` where this is hardly chance in any of so many cases, whatever fresh trials without a verdict
-    bring, and `may_be_worse` where they could make it so. `is_again` says whether it is played again: it flipped, or
+    judge. It `is_worse` where this is hardly chance in any of so many cases, for any result of fresh trials without a
+    verdict, and `may_be_worse` where they could make it so. `is_again` says whether it is played again: it flipped, or
     its suite looks low.
     """
 
@@ -301,9 +301,9 @@ class SuiteChange:
 
     `passed` of `scored` trials passed, those of the first look; of every case played again, `passed_again` of
     `scored_again`. An unchanged agent passes between `usual` of these, and so few of all with this
-    `chance`. Where the suite `looks_low`, the rule "confirm" plays every case again. It `is_worse` whatever fresh
-    trials without a verdict bring, `may_be_worse` where they could make it so, and `can_be_worse` if every trial
-    failed. With `is_replayed` those of the first look may come from a recording, and are no evidence.
+    `chance`. Where the suite `looks_low`, the rule "confirm" plays every case again. It `is_worse` for any
+    result of fresh trials without a verdict, `may_be_worse` where they could make it so, and `can_be_worse` if
+    every trial failed. With `is_replayed` those of the first look may come from a recording, and are no evidence.
     """
 
     evalset: str
@@ -519,7 +519,7 @@ class Baseline:
     `run_id` is its number; None for a file. The cases have the history that later runs are judged by, as it was when
     the first of these began; `days` is how far the runs of it differ from day to day.
     `is_of_part` says whether the run that is compared with it plays only some cases of its file.
-    `bars` are what passed there had to reach, by the name of the eval set; those of old files are not known.
+    `bars` are the least scores of a pass there, by the name of the eval set; those of old files are not known.
     """
 
     name: str

@@ -499,7 +499,8 @@ class RunConfig:
     numbers of cases of all of them. `set_version` is that of the whole eval set, and `expect_version` how it was to
     begin. `only` are the tags of its cases, `without` the tags of cases in no
     gate; `left_out` are the ids of these cases when it started. A `fork` continues a trial of another run.
-    The criteria are those of the eval set where the run `is_by_set`; `n_narrowed` cases name their own among them.
+    The criteria are those of the eval set where the run `is_by_set`, and of a file where it
+    `is_by_file`; `n_narrowed` cases name their own among them.
     """
 
     agent: AgentRef
@@ -555,6 +556,7 @@ class RunConfig:
     left_out: tuple[str, ...] = ()
     fork: ForkPart | None = None
     is_by_set: bool = False
+    is_by_file: bool = False
     n_narrowed: int = 0
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from evaldesk.desk.runs.run_changes import RunDifference
 from evaldesk.desk.runs.run_sources import SourceComparison, left_out_places
 from evaldesk.model.conclusion import Interval, counted
 from evaldesk.model.experiment import VariantRate
@@ -31,6 +32,7 @@ def comparison_lines(comparison: SourceComparison) -> list[str]:
         lines.append(f"{counted(n_left_out, 'case')} in quarantine {'is' if n_left_out == 1 else 'are'} not compared.")
     luck = luck_sentence(analysis)
     lines += [f"{luck}."] if luck else []
+    lines += [source.changes_words for source in comparison.sources if source.changes]
     return [*lines, *([gate_sentence(comparison)] if comparison.answer else [])]
 
 
@@ -74,6 +76,10 @@ def comparison_object(comparison: SourceComparison) -> dict[str, Any]:
                 "holm_p": difference.holm_p if difference else None,
                 "word": difference.word if difference else "baseline",
                 "shared_cases": difference.n_cases if difference else len(source.cases),
+                "changes": {
+                    "sentence": source.changes_words,
+                    "items": [change_object(each) for each in source.changes],
+                },
             }
         )
     return {
@@ -84,6 +90,11 @@ def comparison_object(comparison: SourceComparison) -> dict[str, Any]:
         "answer": comparison.answer,
         "page": _page(comparison),
     }
+
+
+def change_object(change: RunDifference) -> dict[str, str]:
+    """A change between two runs as JSON."""
+    return {"kind": change.kind, "name": change.name, "words": change.words, "who": change.who}
 
 
 def _page(comparison: SourceComparison) -> str | None:
@@ -114,7 +125,8 @@ def comparison_markdown(comparison: SourceComparison) -> str:
         rate = _rate_cell(analysis.rate_of(source.name))
         lines.append(f"| {markdown_text(source.name)} | {rate} | {markdown_text(words)} |")
     gate = [f"**{markdown_text(gate_sentence(comparison))}**", ""] if comparison.answer else []
-    return "\n".join([*lines, "", *gate, ""])
+    changes = [f"{markdown_text(source.changes_words)}\n" for source in comparison.sources if source.changes]
+    return "\n".join([*lines, "", *changes, *gate, ""])
 
 
 def _rate_cell(rate: VariantRate) -> str:

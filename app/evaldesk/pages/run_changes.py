@@ -33,6 +33,25 @@ def changes_between(store: Store, before: RunSummary, after: RunSummary) -> tupl
     return (RunChanges(before.id, after.id, changes),) if changes else ()
 
 
+def changes_of_columns(store: Store, summaries: Sequence[RunSummary]) -> tuple[RunChanges, ...]:
+    """The changes from the first of some runs to each other one; of large sets only the first ones."""
+    first, *others = summaries
+    changes: list[RunChanges] = []
+    n_cases = 0
+    for run in others:
+        conditions = [
+            (each.config.set_version, each.n_cases, each.config.criteria, each.config.gates, each.config.without)
+            for each in (first, run)
+        ]
+        if conditions[0] == conditions[1] and run.config.set_version and first.config.left_out == run.config.left_out:
+            continue
+        n_cases += first.n_cases + run.n_cases
+        if changes and n_cases > MOST_CASES_READ:
+            break
+        changes.extend(changes_between(store, first, run))
+    return tuple(changes)
+
+
 def changes_of_trend(desk: Desk, runs: Sequence[TrendRun]) -> tuple[RunChanges, ...]:
     """The changes from each run of a trend to the next, the newest first.
 

@@ -12,6 +12,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.comparison import ComparisonPage, read_comparison, warnings_of
 from evaldesk.pages.experiment import AnalysisPanel, named_analysis, run_names, runs_panel, with_case_means
 from evaldesk.pages.failures.over_runs import ChangeRow, failure_changes
+from evaldesk.pages.run_changes import RunChanges, changes_of_columns
 from evaldesk.pages.runs.table import PAGE_SIZE, CaseTable, read_table
 from evaldesk.pages.runs.table_query import TableQuery
 from evaldesk.run_options import BY_NAME
@@ -19,7 +20,10 @@ from evaldesk.run_options import BY_NAME
 
 @dataclass(frozen=True, slots=True)
 class TablePage:
-    """All that the page shows. `comparison` is that of two runs; `settings` are the differing ones of more."""
+    """All that the page shows. `comparison` is that of two runs; `settings` are the differing ones of more.
+
+    `edits` are the changes of eval set, criteria and gates since the first run.
+    """
 
     title: str
     table: CaseTable
@@ -30,6 +34,7 @@ class TablePage:
     panel: AnalysisPanel | None = None
     unread: str = ""
     otherwise: Sequence[ChangeRow] = ()
+    edits: Sequence[RunChanges] = ()
 
     def export_href(self, name: str) -> str:
         """The address of an export of the table."""
@@ -65,6 +70,7 @@ def read_table_page(
         is_live=any(each.status in LIVE for each in summaries),
         unread=unread,
         otherwise=otherwise,
+        edits=comparison.edits if comparison else changes_of_columns(desk.store, summaries) if rows is None else (),
     )
 
 

@@ -178,7 +178,7 @@ class EvalSetCollecting:
             return self._options
         criteria = read_criteria(file)
         check_deciding(criteria)
-        return self._options.but(criteria=criteria, user=read_user(file))
+        return self._options.but(criteria=criteria, user=read_user(file), is_by_file=True)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalSetFile | None:
         """Take the eval sets."""

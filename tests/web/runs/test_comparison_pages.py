@@ -119,3 +119,19 @@ def test_a_comparison_names_cases_that_changed_between_its_runs_and_who_changed_
     block = changed.partition("Changed between these runs")[2].partition("</section>")[0]
     assert case_id in block
     assert "changed outside" in block
+
+
+def test_the_table_of_three_runs_names_each_change_since_the_first(pages: Any) -> None:
+    a, b = (pages.finish()[6:] for _ in range(2))
+    (file,) = pages.desk.evalsets.list()
+    content = json.loads(file.path.read_text())
+    content["eval_cases"][0]["conversation"][0]["final_response"] = {"parts": [{"text": "any other"}]}
+    file.path.write_text(json.dumps(content))
+    c = pages.finish()[6:]
+
+    text = pages.get(f"/table?runs={a},{b},{c}").text
+
+    block = text.partition("Changed between these runs")[2].partition("</section>")[0]
+    assert f"{a} to {c}" in block
+    assert f"{a} to {b}" not in block
+    assert "changed outside" in block

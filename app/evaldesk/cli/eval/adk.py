@@ -51,7 +51,7 @@ def eval_adk(request: EvalRequest) -> int:
         version = versions.get(path, "")
         evalset = set_at_version(request.workspace, path, version) if version else read_evalset_file(path)
         check_names(path, case_ids, [case.id for case in evalset.cases])
-        options = request.options(case_ids, criteria)
+        options = request.options(case_ids, criteria).but(is_by_file=bool(config) and not request.named_criteria)
         if criteria_file and not request.named_criteria and is_judged_by_set(options, evalset):
             from evaldesk.wording.printable import in_one_line
 

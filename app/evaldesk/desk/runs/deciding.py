@@ -118,7 +118,7 @@ class Decider:
         return next((look for look in self._looks if look > self._n_looked), None)
 
     def look(self, read_strips: ReadStrips, costs: Spent) -> Stop | None:
-        """The first whole block after which the gates are decided, among those that were not looked at yet.
+        """The first whole block after which the gates are decided, among the ones without a look yet.
 
         `read_strips` gives the letters of these cases, by index, or of all.
         """
@@ -149,13 +149,13 @@ class Decider:
         return self.look(partial(self._read_strips, runs, run_id), Spent.of(summary))
 
     def _read_strips(self, runs: RunStore, run_id: int, cases: Sequence[int] | None) -> Sequence[str]:
-        """The letters of cases by their indexes among those that gates ask for."""
+        """The letters of cases by their indexes among the cases of the gates."""
         if self._places is None:
             return runs.strips(run_id, cases)
         return runs.strips(run_id, self._places if cases is None else [self._places[case] for case in cases])
 
     def _look_by_case(self, read_strips: ReadStrips, costs: Spent) -> Stop | None:
-        """As `look`, reading only the cases that come after those that were seen done."""
+        """As `look`, reading only the cases behind the finished ones."""
         if not self._first and self._regressed:
             self._n_lost = {
                 end_letter: sum(self._regressed(case, end_letter) for case in range(self._n_cases))
@@ -284,7 +284,7 @@ class Decider:
         return named_words([names[case] for case in cases], MOST_NAMED)
 
     def _regressions(self, snapshot: _Snapshot) -> GateOutcome:
-        """Cases that regressed whatever the other trials do, and those that still can.
+        """Cases that regressed for any result of the other trials, and cases that still can.
 
         By the rule "confirm" fresh trials have the last word on the first.
         """

@@ -538,7 +538,8 @@ def _read_call(call: _Call, models: Sequence[str] = ()) -> Iterator[_Bench]:
         # The user and live settings of a file beside a set with criteria count, as they do for the command.
         is_by_set = call.criteria is None and is_judged_by_set(options, evalset)
         criteria = options.criteria if is_by_set else given_criteria(source)
-        options = options.but(criteria=criteria, user=given_user(source), **asked_live)
+        is_by_file = not is_by_set and isinstance(source, str | os.PathLike)
+        options = options.but(criteria=criteria, user=given_user(source), is_by_file=is_by_file, **asked_live)
     model = options.overrides.get("model")
     more_models = (*([model] if model else []), *models)
     with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:

@@ -95,7 +95,8 @@ NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judg
 class RunOptions:
     """The request of a run: some options of the table by their names, the cases and the criteria.
 
-    `case_ids` None means all cases, `criteria` None the default ones for them. `user` is the simulated user that a
+    `case_ids` None means all cases, `criteria` None the default ones for them; they may change with a file that the run
+    follows where it `is_by_file`. `user` is the simulated user that a
     criteria file describes. An option that was not asked for is as the settings of the workspace have it; with `like`,
     the configuration of the earlier run that is run again, as that run had it. Raises UsageError for a value that
     cannot be, TypeError for an unknown name.
@@ -106,6 +107,7 @@ class RunOptions:
     user: UserConfig | None
     like: RunConfig | None
     gates: Gates
+    is_by_file: bool
     overrides: Mapping[str, Any]
 
     def __init__(
@@ -116,6 +118,7 @@ class RunOptions:
         user: UserConfig | None = None,
         like: RunConfig | None = None,
         gates: Gates | None = None,
+        is_by_file: bool = False,
         **overrides: Unpack[Asked],
     ) -> None:
         own = {
@@ -124,6 +127,7 @@ class RunOptions:
             "user": user,
             "like": like,
             "gates": gates or Gates(),
+            "is_by_file": is_by_file,
             "overrides": checked_options(overrides),
         }
         for name, value in own.items():
@@ -136,6 +140,7 @@ class RunOptions:
         criteria: tuple[Criterion, ...] | None = None,
         user: UserConfig | None = None,
         gates: Gates | None = None,
+        is_by_file: bool | None = None,
         **overrides: Unpack[Asked],
     ) -> RunOptions:
         """The same with some things asked otherwise; an option of None is not asked for any more."""
@@ -145,6 +150,7 @@ class RunOptions:
             user=user or self.user,
             like=self.like,
             gates=gates or self.gates,
+            is_by_file=self.is_by_file if is_by_file is None else is_by_file,
             **{**self.overrides, **overrides},
         )
 
@@ -310,6 +316,7 @@ def plan_run(
         shard_sizes=shard_sizes,
         set_version=version,
         left_out=left_out_ids(cases, options.value("without")),
+        is_by_file=options.is_by_file,
         interpreter=subject.description.interpreter if subject.description else Interpreter(),
     )
     model = _allowed_model(options.overrides.get("model"), subject.agent_model, models)

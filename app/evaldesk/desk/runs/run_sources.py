@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.fresh_trials import repeats_recorded
-from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.runs.run_changes import RunDifference, changes_sentence, differences
+from evaldesk.desk.runs.stored_runs import StoredRuns, open_run_store
 from evaldesk.errors import UsageError
 from evaldesk.model.comparison import PlayedCase, Sample, match_cases
 from evaldesk.model.conclusion import Answer
 from evaldesk.model.evalset import CasePosition, numbered_keys
 from evaldesk.model.experiment import Analysis
+from evaldesk.model.stored import RunSummary
+from evaldesk.settings import Settings
 from evaldesk.statistics.experiment import analyse
+from evaldesk.store import Store
 from evaldesk.store.runs.run_store import is_imported
 
 MAX_SOURCES = 20
@@ -23,12 +27,22 @@ MAX_SOURCES = 20
 
 @dataclass(frozen=True, slots=True)
 class RunSource:
-    """A stored run or a result file: its name, its cases, and why its trials are no fresh evidence."""
+    """A stored run or a result file: its name, its cases, and why its trials are no fresh evidence.
+
+    `changes` are those of eval set, criteria and gates since the baseline, where both are stored runs.
+    """
 
     name: str
     cases: Sequence[PlayedCase]
     mark: str = ""
-    run_id: int | None = None
+    summary: RunSummary | None = None
+    changes: Sequence[RunDifference] = ()
+    changes_words: str = ""
+
+    @property
+    def run_id(self) -> int | None:
+        """The number of a stored run."""
+        return self.summary.id if self.summary else None
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -65,26 +79,41 @@ class SourceComparison:
         return "undecided" if any(each.value is None for each in self.drops) else "held"
 
 
-def read_sources(names: Sequence[str], open_runs: Callable[[], AbstractContextManager[StoredRuns]]) -> list[RunSource]:
-    """The runs and files by these names; the store is opened only for a run. Raises UsageError, NotFoundError."""
+def read_sources(names: Sequence[str], home: Callable[[], Settings], baseline: int = 0) -> list[RunSource]:
+    """The runs and files by these names; the workspace `home` is opened only for a run.
+
+    Raises UsageError, NotFoundError, WorkspaceError, TrustError.
+    """
     _check_names(names, "runs or files")
-    runs: StoredRuns | None = None
+    store: Store | None = None
     sources = []
     with ExitStack() as stack:
         for name in names:
             if Path(name).is_file():
                 sources.append(_of_file(name))
                 continue
-            if runs is None:
-                runs = stack.enter_context(open_runs())
-            sources.append(_of_run(runs, name))
-    return sources
+            if store is None:
+                store = stack.enter_context(open_run_store(home()))
+            sources.append(_of_run(StoredRuns(store.runs), name))
+        return _with_changes(store, sources, baseline) if store else sources
 
 
-def read_run_sources(names: Sequence[str], runs: StoredRuns) -> list[RunSource]:
+def read_run_sources(names: Sequence[str], store: Store, baseline: int = 0) -> list[RunSource]:
     """The stored runs by these names; no file is read. Raises UsageError, NotFoundError."""
     _check_names(names, "runs")
-    return [_of_run(runs, name) for name in names]
+    return _with_changes(store, [_of_run(StoredRuns(store.runs), name) for name in names], baseline)
+
+
+def _with_changes(store: Store, sources: Sequence[RunSource], baseline: int) -> list[RunSource]:
+    first = sources[baseline].summary
+    with_changes = []
+    for source in sources:
+        changes: Sequence[RunDifference] = ()
+        if first and source.summary and source.summary.id != first.id:
+            changes = differences(store, first, source.summary)
+        words = changes_sentence(first, source.summary, changes) if first and source.summary else ""
+        with_changes.append(replace(source, changes=changes, changes_words=words))
+    return with_changes
 
 
 def _check_names(names: Sequence[str], kinds: str) -> None:
@@ -116,7 +145,7 @@ def _of_run(runs: StoredRuns, name: str) -> RunSource:
         for key, row in zip(keys, rows, strict=True)
     ]
     mark = "imported" if is_imported(config) else "replayed" if repeats_recorded(config) else ""
-    return RunSource(f"run {summary.id}", cases, mark, summary.id)
+    return RunSource(f"run {summary.id}", cases, mark, summary)
 
 
 def left_out_places(sources: Sequence[RunSource]) -> frozenset[CasePosition]:

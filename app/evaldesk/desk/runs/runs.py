@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
+from evaldesk.desk.criteria.criteria import allowed_criteria, find_criteria_file, given_criteria, ready_criteria
 from evaldesk.desk.evalsets.data_sets import tag_changes, tagged_set
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.versions import note_version
@@ -55,7 +55,7 @@ from evaldesk.engine.driver.code_files import (
 from evaldesk.engine.driver.grading_files import GradingFiles, changed_since, clock_words, freeze
 from evaldesk.engine.executors import has_own_driver, open_executor
 from evaldesk.engine.launch import Launcher
-from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageError, WorkspaceError
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.model import Criterion, Gates, RunConfig, RunStatus
 from evaldesk.model.conclusion import StopRule
 from evaldesk.model.run import LIVE, Place
@@ -121,7 +121,8 @@ class RunDesk:
         """The run of a page, with the criteria that it may name. Raises UsageError naming the field at fault."""
         options = options.but(expect_version=None)  # a person sees the set that the page runs
         if options.criteria is not None:
-            options = options.but(criteria=allowed_criteria(options.criteria, self._settings))
+            is_by_file = options.criteria == _criteria_beside(subject.evalset_path)
+            options = options.but(criteria=allowed_criteria(options.criteria, self._settings), is_by_file=is_by_file)
         return self.plan_for(subject, options)
 
     def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
@@ -699,3 +700,11 @@ def check_playable(summary: RunSummary) -> None:
             f"run {summary.id} was imported: the agent that played it is not here, so no trial can be played again; "
             "run its cases with an agent of this workspace instead"
         )
+
+
+def _criteria_beside(evalset_path: str) -> tuple[Criterion, ...] | None:
+    """The criteria of the file beside an eval set, which a form starts from; None without one that can be read."""
+    file = find_criteria_file(Path(evalset_path)) if evalset_path else None
+    with contextlib.suppress(FormatError, UsageError, OSError):
+        return given_criteria(file) if file else None
+    return None

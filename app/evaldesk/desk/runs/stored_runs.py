@@ -68,10 +68,17 @@ _MOST_LATER = 200
 
 @contextmanager
 def open_stored_runs(settings: Settings) -> Iterator[StoredRuns]:
-    """The runs of the workspace. Raises WorkspaceError when it has no database yet, TrustError for a foreign server."""
+    """The runs of the workspace. Raises as `open_run_store`."""
+    with open_run_store(settings) as store:
+        yield StoredRuns(store.runs)
+
+
+@contextmanager
+def open_run_store(settings: Settings) -> Iterator[Store]:
+    """The store of runs that are there. Raises WorkspaceError without a database, TrustError for a foreign server."""
     check_store(settings)
     with Store.open(settings.database, must_exist=True) as store:
-        yield StoredRuns(store.runs)
+        yield store
 
 
 class StoredRuns:

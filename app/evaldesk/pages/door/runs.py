@@ -11,7 +11,7 @@ from evaldesk.desk.runs.run_changes import changes_sentence, differences, run_be
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model.run import RunStatus
 from evaldesk.model.stored import CaseRow, RunSummary
-from evaldesk.pages.compared_sources import comparison_object, comparison_page
+from evaldesk.pages.compared_sources import change_object, comparison_object, comparison_page
 from evaldesk.pages.door.filters import read_choice, read_filter
 from evaldesk.pages.runs.divergences import NO_DIVERGENCE
 from evaldesk.pages.runs.matrix import first_message
@@ -133,7 +133,7 @@ def _changes_object(store: Store, before: RunSummary, after: RunSummary) -> dict
         "before": before.id,
         "after": after.id,
         "sentence": changes_sentence(before, after, changes),
-        "items": [{"kind": each.kind, "name": each.name, "words": each.words, "who": each.who} for each in changes],
+        "items": [change_object(each) for each in changes],
         "page": comparison_page([before.id, after.id]),
     }
 
@@ -153,7 +153,7 @@ def compare_answer(desk: Desk, names: Sequence[str]) -> dict[str, Any]:
     """2 to 20 stored runs against the first. Raises UsageError, NotFoundError."""
     from evaldesk.desk.runs.run_sources import compare_sources, read_run_sources
 
-    return comparison_object(compare_sources(read_run_sources(names, desk.stored_runs), 0, None))
+    return comparison_object(compare_sources(read_run_sources(names, desk.store), 0, None))
 
 
 def gate_answer(desk: Desk, name: str) -> dict[str, Any]:
