@@ -164,6 +164,7 @@ class ForkRequest:
     is_error: bool = False
     instruction: str = ""
     model: str = ""
+    agent: str = ""
     insert: str = ""
     then: Then = "script"
     free_message: str = ""
@@ -199,7 +200,8 @@ class ForkView:
     """The forks of a trial, and the form of the next one. `problem` says why it cannot be played.
 
     `tools` run for real where nobody asks for their recorded results, `tool_calls` are those of the turn before, with
-    their arguments. `models` are those of the settings. `has_user` tells whether a simulated user plays on.
+    their arguments. `models` are those of the settings, `agents` those of the workspace. `has_user` tells whether a
+    simulated user plays on.
     """
 
     run: RunSummary
@@ -217,6 +219,7 @@ class ForkView:
     tools: Sequence[str] = ()
     tool_calls: Sequence[str] = ()
     models: Sequence[str] = ()
+    agents: Sequence[str] = ()
     has_user: bool = False
     earlier_queries: Sequence[str] = ()
     own_answer: str = ""
@@ -284,6 +287,8 @@ def fork_of(view_turns: Sequence[TurnRecord], run_id: int, key: TrialKey, reques
         edits.append(Edit("instruction", text=request.instruction))
     if request.model.strip():
         edits.append(Edit("model", name=request.model.strip()))
+    if request.agent:
+        edits.append(Edit("agent", name=request.agent))
     point = ForkPoint(run_id, *key, request.turn, request.call)
     message = request.free_message if request.then == "message" else ""
     return Fork(point, tuple(edits), n, request.then, message, runs_tools=request.runs_tools)
@@ -359,6 +364,7 @@ async def fork_page(
         if is_turn and at
         else (),
         desk.agents.models,
+        [agent.id for agent in desk.agents.list()][:MOST_AGENTS],
         case.scenario is not None,
         [turn.query for turn in turns[: max(at, 0)]],
         own_answer,
@@ -418,3 +424,4 @@ async def read_case_form(
 MOST_CALLS = 20
 """Model calls of a turn that a page offers as points."""
 MOST_SETS = 500
+MOST_AGENTS = 200

@@ -14,7 +14,7 @@ from tests.spans_of_agents import request, turn_spans
 
 from evaldesk.desk.inbox.joining import join_new
 from evaldesk.desk.inbox.receiver import span_reader
-from evaldesk.model import AgentDescription, AgentRef
+from evaldesk.model import AgentDescription, AgentRef, Event, Transcript, TrialResult, TurnRecord
 from evaldesk.model.inbox import VERDICT, InboxScore
 from evaldesk.pages.inbox import cursor_text, read_cursor
 
@@ -304,4 +304,56 @@ def test_a_replay_that_cannot_be_plays_nothing(pages: Pages, train: int, change:
     form = {"conversation": str(train), "agent": pages.desk.agents.list()[0].id, "n": "2"}
 
     assert pages.post("/inbox/replays", form | change).status_code == status
+    assert pages.desk.store.runs.list() == []
+
+
+def stated_conversation(pages: Pages, *, has_state: bool = True) -> int:
+    """A conversation of two turns."""
+    turns = tuple(
+        TurnRecord(
+            f"Question {at}",
+            (Event("agent_message", 1.0, text=f"Answer {at}", author="<b>shop</b>"),),
+            {"n": at} if has_state else {},
+            {"n": at + 1} if has_state else {},
+        )
+        for at in range(2)
+    )
+    result = TrialResult(0, 0, 0, "finished", "unscored", transcript=Transcript(turns))
+    return put_conversation(pages.desk.store, "Question 0", result, source="shop", n_turns=2)
+
+
+def test_a_conversation_is_forked_as_it_was_seen_and_stored_once(pages: Pages) -> None:
+    number = stated_conversation(pages)
+
+    first = pages.post(f"/inbox/{number}/forks", {"turn": "2"})
+    again = pages.post(f"/inbox/{number}/forks", {})
+    text = pages.get(first.headers["location"]).text
+    agent = pages.desk.agents.list()[0].id
+    started = pages.post(first.headers["location"].partition("?")[0], {"turn": "2", "n": "1", "agent": agent})
+
+    assert f'action="/inbox/{number}/forks"' in pages.get(f"/inbox/{number}").text
+    assert first.headers["location"] == "/runs/1/cases/0/trials/0/fork?turn=2"
+    assert again.headers["location"] == "/runs/1/cases/0/trials/0/fork?turn=1"
+    assert "Fork before turn 2" in text
+    assert "name the agent that plays on" in text
+    assert f'<option value="{agent}">' in text
+    assert (started.status_code, len(pages.desk.store.forks.of_run(1))) == (303, 1)
+    (fork,) = pages.desk.store.forks.of_run(1)
+    assert [turn.answer for turn in pages.desk.store.forks.pinned(fork.id)] == ["Answer 0"]
+
+
+def test_a_conversation_without_a_state_is_forked_before_its_first_turn_alone(pages: Pages) -> None:
+    fork = pages.post(f"/inbox/{stated_conversation(pages, has_state=False)}/forks", {}).headers["location"]
+    address, agent = fork.partition("?")[0], pages.desk.agents.list()[0].id
+
+    refused = pages.post(address, {"turn": "2", "n": "1", "agent": agent})
+    started = pages.post(address, {"turn": "1", "n": "1", "agent": agent})
+
+    assert refused.status_code == 422
+    assert "tells no session state; the nearest point that can be forked is before turn 1" in refused.text
+    assert started.status_code == 303
+
+
+def test_a_conversation_that_is_not_there_has_no_forks(pages: Pages) -> None:
+    assert pages.post("/inbox/7/forks", {}).status_code == 404
     assert pages.desk.store.runs.list() == []

@@ -233,6 +233,7 @@ def test_each_field_of_the_form_is_the_edit_of_the_command(pages: Any) -> None:
         result="[1]",
         instruction="Be brief.",
         model=" openai/big ",
+        agent="dice",
         insert="further",
         then="message",
         free_message="the end",
@@ -249,6 +250,7 @@ def test_each_field_of_the_form_is_the_edit_of_the_command(pages: Any) -> None:
         "tool_result": Edit("tool_result", call=1, value=[1]),
         "instruction": Edit("instruction", text="Be brief."),
         "model": Edit("model", name="openai/big"),
+        "agent": Edit("agent", name="dice"),
     }
     assert (fork.n, fork.then, fork.message) == (3, "message", "the end")
     assert failed.edits == (Edit("tool_result", call=1, error="no money"),)
@@ -265,6 +267,7 @@ def test_each_field_of_the_form_is_the_edit_of_the_command(pages: Any) -> None:
         "state",
         "instruction",
         "model",
+        "agent",
         "insert",
         "n",
         "then",

@@ -113,9 +113,19 @@ class InboxReplays:
             doubled_tools=() if runs_tools else names,
         )
 
+    def store_seen(self, conversation_id: int) -> int:
+        """The run of one conversation as it was seen, whose trial can be forked; the same one is stored once.
+
+        Raises UsageError for one without a message of a user, NotFoundError.
+        """
+        pairs, _ = self._read([conversation_id])
+        cases = without_secrets([case for case, _ in pairs], self._settings.environment, Counter[str]())
+        results = tuple(replace(result, case_index=0) for _, result in pairs)
+        return self._store_seen(RecordedRun(SET_ID, _agent_name(results), tuple(cases), results))
+
     async def start(self, plan: ReplayPlan) -> StartedReplay:
         """Store the conversations as seen, once, and play the run in the background. Raises as RunDesk.start does."""
-        seen_run_id = await asyncio.to_thread(self._store_seen, plan)
+        seen_run_id = await asyncio.to_thread(self._store_seen, plan.seen_run)
         return StartedReplay(seen_run_id, await self._runs.start(plan.run))
 
     def _read(self, ids: Sequence[int]) -> tuple[list[tuple[Case, TrialResult]], tuple[int, ...]]:
@@ -132,7 +142,7 @@ class InboxReplays:
             raise UsageError("none of these conversations has a message of a user to play", field="conversation")
         return pairs, tuple(left_out)
 
-    def _store_seen(self, plan: ReplayPlan) -> int:
+    def _store_seen(self, seen_run: RecordedRun) -> int:
         """The id of the run of the conversations as seen; the same ones are stored once."""
 
         def as_seen(run: NewRun) -> NewRun:
@@ -140,9 +150,7 @@ class InboxReplays:
             return replace(run, config=config, reason=SEEN_ONCE)
 
         try:
-            start = self._imports.begin(
-                Imported("", None, (plan.seen_run,)), source="the inbox", name="", change=as_seen
-            )
+            start = self._imports.begin(Imported("", None, (seen_run,)), source="the inbox", name="", change=as_seen)
         except AlreadyImportedError as error:
             return error.run_ids[-1]
         run_ids = self._imports.finish(start).run_ids

@@ -64,6 +64,7 @@ def _request_of(form: FormData) -> ForkRequest:
         is_error=text_of(form, "is_error") == "yes",
         instruction=text_of(form, "instruction"),
         model=text_of(form, "model"),
+        agent=text_of(form, "agent"),
         insert=text_of(form, "insert"),
         then="message" if text_of(form, "then") == "message" else "script",
         free_message=text_of(form, "free_message"),

@@ -18,6 +18,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.pages.inbox import FORM_EXPECTATIONS, DraftsForm, cases_page, inbox_page, reader_page
 from evaldesk.pages.inbox_draws import next_href
 from evaldesk.pages.inbox_rates import rates_view
+from evaldesk.pages.runs.view import trial_href
 from evaldesk.run_options import BY_NAME
 from evaldesk.web.forms.fields import number_of, read_form, text_of, texts_of
 from evaldesk.web.render import desk_of, go, number, page
@@ -118,6 +119,19 @@ async def replay(request: Request) -> Response:
     return go(f"/compare?a={started.seen_run_id}&b={started.run_id}")
 
 
+async def fork(request: Request) -> Response:
+    """POST /inbox/{conversation_id}/forks: store the conversation as it was seen, once, and show its forks."""
+    form, desk = await read_form(request), desk_of(request)
+    try:
+        run_id = await asyncio.to_thread(desk.inbox_replays.store_seen, _id(request))
+    except NotFoundError:
+        raise
+    except UsageError as error:
+        view = await asyncio.to_thread(reader_page, desk, _id(request), str(error), 0)
+        return page(request, "inbox/show.html", status=422, reader=view)
+    return go(f"{trial_href(run_id, (0, 0))}/fork?turn={number_of(text_of(form, 'turn')) or 1}")
+
+
 async def _cases(
     request: Request, ids: Sequence[int], evalset_id: str, form: DraftsForm | None = None, problem: str = ""
 ) -> Response:
@@ -171,4 +185,5 @@ routes = (
     Route(f"/inbox/{number('conversation_id')}", show),
     Route(f"/inbox/{number('conversation_id')}/reading", mark_read, methods=["POST"]),
     Route(f"/inbox/{number('conversation_id')}/label", label, methods=["POST"]),
+    Route(f"/inbox/{number('conversation_id')}/forks", fork, methods=["POST"]),
 )
