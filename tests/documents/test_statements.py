@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.documents.shown_commands import commands_of_tool, section_commands
 from tests.documents.statements import HERE, NAMES, NO_CLAIM, OUTSIDE, rows_of
 from tests.islands import is_removed, of_tools
 
@@ -79,3 +81,38 @@ def _sections() -> str:
             words = [row.words for row in rows if row.here == here and row.words]
             blocks.append(f"{heading}:\n\n" + "".join(f"- {sentence}\n" for sentence in words))
     return "\n".join(blocks)
+
+
+PLAYED = {
+    "From a clone to a verdict": {
+        "adk": "integrations/adk/test_documented_move.py",
+        "osmosis": "integrations/osmosis/test_documented_move.py",
+        "openhands": "integrations/openhands/test_documented_move.py",
+    },
+    "OpenAI Evals": {"": "integrations/openai_evals/test_documented_adoption.py"},
+    "agents-cli": {"": "cli/test_agents_cli_project.py"},
+    "OpenHands' benchmarks on its SDK": {"": "integrations/openhands/test_documented_move.py"},
+}
+"""The files whose tests carry out the commands of a section, of one tool where they are named by it."""
+
+
+def test_each_command_of_the_page_is_carried_out_by_a_test() -> None:
+    head, *sections = PAGE.read_text("utf-8").split("\n## ")
+    commands = {section.partition("\n")[0]: _shown(section) for section in sections if _shown(section)}
+    played = {line for title in PLAYED for line in section_commands(title)}
+
+    assert commands.keys() == PLAYED.keys()
+    assert sorted(commands["From a clone to a verdict"]) == sorted(
+        line for tool in PLAYED["From a clone to a verdict"] for line in commands_of_tool(tool)
+    )
+    assert played == {line for lines in commands.values() for line in lines}
+    assert {*_shown(head)} <= played
+    for title, files in PLAYED.items():
+        for tool, name in files.items():
+            call = f'commands_of_tool("{tool}")' if tool else f'section_commands("{title}")'
+            source = (ROOT / "tests" / name).read_text("utf-8") if not is_removed(ROOT / "tests" / name) else call
+            assert call in source, f"{name} does not carry out the commands of {title!r}"
+
+
+def _shown(text: str) -> list[str]:
+    return re.findall(r"^evaldesk .*$", text, re.MULTILINE)
