@@ -114,20 +114,27 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Docker:
-    """A workspace in a container, by the client on PATH."""
+    """A workspace in a container that stays up until it is left, by the client on PATH."""
 
     def __init__(self, name):
         self.name = name
-        subprocess.run(
+        self.container = subprocess.Popen(
             ["docker", "run", "--interactive", "--rm", "--init", "--name", name, "--cpus", "1", "--memory", "1g",
-             "--memory-swap", "1g", "--pids-limit", "100", "--workdir", "/tmp", "--entrypoint", "true", "shop:7"],
-            check=True, stdin=subprocess.DEVNULL,
+             "--memory-swap", "1g", "--pids-limit", "100", "--workdir", "/workspace", "--entrypoint", "sh", "shop:7",
+             "-c", "echo up; read end"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
+        if self.container.stdout.readline() != "up\\n":
+            raise ConnectionError("the container did not start")
 
     def execute_command(self, command):
-        return subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout
+        done = subprocess.run(["docker", "exec", self.name, "sh", "-c", command], capture_output=True, text=True)
+        if done.returncode:
+            raise ConnectionError(done.stderr)
+        return done.stdout
 
     def __exit__(self, *error):
+        self.container.communicate("end\\n", timeout=120)
         with open(ROOT / "closed.txt", "a") as file:
             file.write(self.name + "\\n")
 
@@ -142,7 +149,7 @@ class NumbersEvaluation(Evaluation):
 
     def prepare_workspace(self, instance, resource_factor=1, forward_env=None):
         if self.metadata.workspace_type == "docker":
-            return Docker(f"{instance.id}-{self.current_attempt}")
+            return Docker(f"{instance.id}-{self.current_attempt}-{resource_factor}")
         folder = ROOT / "own" / f"{instance.id}-{self.current_attempt}-{resource_factor}"
         folder.mkdir(parents=True)
         return LocalWorkspace(working_dir=folder)
@@ -156,13 +163,14 @@ class NumbersEvaluation(Evaluation):
         if number == 6:
             raise ValueError("no such number, key " + self.metadata.llm.api_key.get_secret_value())
         workspace.execute_command(f"echo {number} > number.txt")
+        seen = workspace.execute_command("pwd; cat number.txt") if isinstance(workspace, Docker) else ""
         patch = "+1" if number != 4 or attempt == 2 else ""
         return EvalOutput(
             instance_id=instance.id,
             test_result={
                 "git_patch": patch, "resolved": number == 3, "temperature": self.metadata.llm.temperature,
                 "tools": self.metadata.tool_preset, "agent": self.metadata.agent_type, "where": os.getcwd(),
-                "written": getattr(workspace, "working_dir", None),
+                "written": getattr(workspace, "working_dir", None), "seen": seen,
             },
             instruction=f"Write {number}.",
             history=[MessageEvent("user", f"Write {number}."), MessageEvent("agent", f"I wrote {number}.")],

@@ -46,6 +46,12 @@ def scores_of(root: Path) -> dict[tuple[str, str], tuple[str, str]]:
     return {(line["case_id"], line["trial_index"]): (line["verdict"], line["reported_value/critic"]) for line in lines}
 
 
+def container_names(place: Path) -> list[str]:
+    """The names of the containers that were started, in order."""
+    commands = map(json.loads, (place / "log").read_text().splitlines())
+    return [words[words.index("--name") + 1] for words in commands if words[0] == "run"]
+
+
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout whose benchmark was played with two attempts for each of four instances."""
@@ -135,8 +141,49 @@ def test_one_attempt_in_docker_is_chosen_by_a_file_and_judged_by_a_key(tmp_path:
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert scores_of(root) == {("n3", "0"): ("passed", "1.0"), ("n4", "0"): ("failed", "1.0")}
-    assert sorted((root / "closed.txt").read_text().split()) == ["n3-1", "n4-1"]
+    assert sorted((root / "closed.txt").read_text().split()) == ["n3-1-1", "n4-1-1"]
     assert {row["attempt"] for row in rows(root).values()} == {1}
+
+
+@pytest.mark.server
+def test_attempts_in_containers_are_played_judged_adopted_and_not_played_again(tmp_path: Path) -> None:
+    fake_docker.need_namespaces()
+    binaries = fake_docker.install(tmp_path / "docker")
+    make_environment(tmp_path / "docker" / "images" / "shop_7")
+    root = make_checkout(tmp_path / "checkout")
+    options = ("--workspace", "docker", "--n-critic-runs", "2", "--num-workers", "2", "--max-retries", "1")
+    path = f"{binaries}{os.pathsep}{os.environ['PATH']}"
+
+    first = benchmark(root, *options, PATH=path)
+    names = container_names(tmp_path / "docker")
+    second = benchmark(root, *options, PATH=path)
+    all_names = container_names(tmp_path / "docker")
+
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert scores_of(root) == {
+        ("n3", "0"): ("passed", "1.0"),
+        ("n3", "1"): ("passed", "1.0"),
+        ("n4", "0"): ("failed", "0.0"),
+        ("n4", "1"): ("passed", "1.0"),
+        ("n5", "0"): ("passed", "1.0"),
+        ("n5", "1"): ("passed", "1.0"),
+        ("n6", "0"): ("errored", ""),
+        ("n6", "1"): ("errored", ""),
+    }
+    chosen = rows(root)
+    assert {name: row["attempt"] for name, row in chosen.items()} == {"n3": 2, "n4": 2, "n5": 2}
+    assert {row["test_result"]["seen"] for row in chosen.values()} == {f"/workspace\n{n}\n" for n in (3, 4, 5)}
+    assert not [*root.rglob("number.txt")], "the commands ran outside of the container"
+    assert len(names) == len({*names})
+    assert {"n5-1-2", "n6-1-1", "n6-1-2", "n6-2-2"} <= {*names}, "a retry has a container of its own"
+    assert sorted(all_names) == sorted((root / "closed.txt").read_text().split()), "a container was left open"
+    assert not [*(tmp_path / "docker" / "running").iterdir()]
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert {name[:2] for name in all_names[len(names) :]} == {"n6"}, "only what broke off is played again"
+    (tmp_path / "home").mkdir()
+    adopted = CliRunner().invoke(cli, ["adopt", "openhands", str(root), "--workspace", str(tmp_path / "home")])
+    assert adopted.exit_code == 0, adopted.output
+    assert f"  {FOLDER}/output.jsonl\n" in adopted.output
 
 
 @pytest.mark.server
