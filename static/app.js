@@ -23,6 +23,7 @@
    data-toast            a note of what was stored: it goes to the corner, where a button dismisses it
    data-says-stored      a form that says this there once the server has taken it; every form that is posted says there
                          that it was not stored, also when the desk does not answer: the page stays as it is then
+   data-copies="TEXT"    a button that puts this text on the clipboard; hidden without a script
    data-dirty-guard      a form whose unsaved edits ask before the page is left; its buttons named "op" save nothing
    data-uploads="ID"     a form whose large files are sent with a bar, in the element of that id, whose button ends it
    data-enter            a textarea in which Enter sends its form (Shift+Enter: new line); it grows with its text
@@ -1259,6 +1260,19 @@ document.addEventListener("DOMContentLoaded", () => {
 });
 
 /* Notes of stored and refused forms stand in one place, the corner #toasts (decision 141). */
+
+document.addEventListener("DOMContentLoaded", () => $$("[data-copies]").forEach((button) => (button.hidden = false)));
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copies]");
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copies);
+    toast("Copied.");
+  } catch {
+    /* a page without TLS has no clipboard, and a person may forbid it */
+    toast("Not copied: the browser does not let this page. Select the text in its place.", "failed");
+  }
+});
 
 const TOASTS = 3;
 const TOAST_MS = 8000;

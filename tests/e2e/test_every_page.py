@@ -268,6 +268,7 @@ PAGES = {
     "case": "{case-dice}",
     "case-two-turns": "{case-trip_planner}",
     "case-new": "{set-dice}/cases/new",
+    "case-scenario": "{set-dice}/cases/new?kind=scenario",
     "case-json": "{case-dice}/json",
     "runs": "/runs",
     "runs-none-fit": "/runs?q=nothing-has-this-note",
