@@ -14,6 +14,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import Transcript, TrialResult, TurnRecord
 from evaldesk.model.inbox import VERDICT, Conversation, DrawStratum, InboxScore, ReceivedSpan
 from evaldesk.store import Store
+from evaldesk.store.inbox import conversations
 from evaldesk.store.inbox.conversations import JoinedConversation
 from evaldesk.store.inbox.spans import SessionKey, SpanBatch, TraceGroup, TraceKey, packed_batch
 from evaldesk.store.tables.inbox import SESSION, SPANS, TRACE
@@ -41,12 +42,10 @@ def put(store: Store, clock: Clock, name: str, **values: Any) -> int:
     return store.inbox.list().items[0].id if not values.get("is_eval") else 0
 
 
-def join(store: Store, group: TraceGroup, *conversations: Conversation, text: str = "", query: str = "Hello") -> None:
+def join(store: Store, group: TraceGroup, *own: Conversation, text: str = "", query: str = "Hello") -> None:
     result = TrialResult(0, 0, 0, "finished", "unscored", transcript=Transcript((TurnRecord(query),)))
     traces = frozenset(group.n_spans)
-    store.inbox.put(
-        [(group, [JoinedConversation(each, result, traces, text or each.first_words) for each in conversations])]
-    )
+    store.inbox.put([(group, [JoinedConversation(each, result, traces, text or each.first_words) for each in own])])
 
 
 def conversation(clock: Clock, name: str, **values: Any) -> Conversation:
@@ -172,7 +171,13 @@ def test_a_conversation_that_no_span_tells_of_goes_unless_it_was_read(store: Sto
         pytest.param("", "abc", id="any"),
     ],
 )
-def test_a_filter_finds_conversations(store: Store, clock: Clock, line: str, names: str) -> None:
+@pytest.mark.parametrize("most", [20_000, 0], ids=["listed", "asked"])
+def test_a_filter_finds_conversations(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, line: str, names: str, most: int
+) -> None:
+    """Also where more conversations have a word, a tool or a tag than are listed."""
+    monkeypatch.setattr(conversations, "MOST_NAMED", most)
+    monkeypatch.setattr(conversations, "FIRST_PAGE", 1)
     put(store, clock, "a", cost=0.2)
     clock.move(hours=2)
     b = put(store, clock, "b", has_error=True, feedback=-1.0, duration_ms=30_000.0, cost=None)
@@ -189,12 +194,17 @@ def test_a_filter_finds_conversations(store: Store, clock: Clock, line: str, nam
     assert len(store.inbox.candidates(conditions, case_twins=twins)) == len(names)
 
 
-def test_a_word_of_most_conversations_is_found_in_the_oldest(store: Store, clock: Clock) -> None:
+@pytest.mark.parametrize("most", [20_000, 100], ids=["listed", "asked"])
+def test_a_word_of_most_conversations_is_found_in_the_oldest(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(conversations, "MOST_NAMED", most)
     number = put(store, clock, "a")
     others = [(each, ["order"]) for each in range(number + 1, number + 6_000)]
     store.inbox._index.put(INBOX, Seen("inbox"), others)
 
     assert store.inbox.count(parse_filter("text:order")) == 1
+    assert [each.id for each in store.inbox.list(parse_filter("text:order")).items] == [number]
     assert store.inbox.candidates(parse_filter("not text:order")) == []
 
 
@@ -206,18 +216,24 @@ def test_conversations_that_evaldesk_played_are_apart(store: Store, clock: Clock
     assert store.inbox.count(is_eval=True) == 1
 
 
-def test_pages_follow_each_other_without_a_gap(store: Store, clock: Clock) -> None:
+@pytest.mark.parametrize("line", ["", "text:order", "tool:search"])
+def test_pages_follow_each_other_without_a_gap(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setattr(conversations, "MOST_NAMED", 2)
+    monkeypatch.setattr(conversations, "FIRST_PAGE", 2)
     for index in range(7):
         put(store, clock, f"t{index}")
         clock.move(seconds=index % 2)
 
     names: list[str] = []
-    page = store.inbox.list(limit=3)
+    conditions = parse_filter(line)
+    page = store.inbox.list(conditions, limit=3)
     while True:
         names += [each.name for each in page.items]
         if page.following is None:
             break
-        page = store.inbox.list(limit=3, after=page.following)
+        page = store.inbox.list(conditions, limit=3, after=page.following)
 
     assert len(names) == len(set(names)) == 7
     times = [store.inbox.list(parse_filter(f"text:{name}")).items[0].began_at for name in names]

@@ -254,7 +254,7 @@ def _rename_baseline(connection: Connection, run_id: int, old_name: str, new_nam
     connection.execute(update(RUN_BASELINE).where(own).values(codec=codec, data=data))
 
 
-HEAD = "0053"
+HEAD = "0054"
 
 
 def prepare(path: Path) -> None:

@@ -48,12 +48,14 @@ class Lookups:
     """Values that conditions ask for beside the rows: the time, the twin groups of all cases, and texts by words.
 
     `case_twins` has the twin groups of the first messages of the cases of all eval sets. `with_text` has the ids of the
-    conversations that hold all words of a text.
+    conversations that hold all words of a text; a text that many have is missing, and its conditions are left out.
+    `frequent_marks` are tools and tags that many conversations have, by kind and name.
     """
 
     now: datetime
     case_twins: Collection[str]
     with_text: Mapping[str, Sequence[int]]
+    frequent_marks: Collection[tuple[str, str]] = ()
 
 
 def where(
@@ -62,6 +64,8 @@ def where(
     """The conditions on rows of conversations, of agents in use or, with `is_eval`, of agents that Evaldesk played."""
     clauses: list[ColumnElement[bool]] = [_C.is_eval.is_(is_eval)]
     for term in conditions.terms:
+        if isinstance(term.condition, TextCondition) and term.condition.text not in lookups.with_text:
+            continue
         clause = _clause(term.condition, lookups, dialect)
         clauses.append(not_(clause) if term.is_negated else clause)
     return clauses
@@ -82,8 +86,10 @@ def _clause(condition: Condition, lookups: Lookups, dialect: str) -> ColumnEleme
         instant = condition.instant(lookups.now)
         return _C.began_at >= instant if condition.name == "since" else _C.began_at < instant
     if condition.name in ("tool", "tag"):
-        marked = select(MARK.c.conversation_id).where(MARK.c.kind == condition.name, MARK.c.value == condition.value)
-        return _C.id.in_(marked)
+        of_mark = MARK.c.kind == condition.name, MARK.c.value == condition.value
+        if (condition.name, condition.value) in lookups.frequent_marks:  # a list of all of them takes longer
+            return select(MARK.c.conversation_id).where(*of_mark, MARK.c.conversation_id == _C.id).exists()
+        return _C.id.in_(select(MARK.c.conversation_id).where(*of_mark))
     return _C[condition.name] == condition.value
 
 

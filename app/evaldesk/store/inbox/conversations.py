@@ -5,18 +5,18 @@ from __future__ import annotations
 import builtins
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select, tuple_, update
 
 from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.model import TrialResult
-from evaldesk.model.conversation_filter import ConversationFilter, State, TextCondition
+from evaldesk.model.conversation_filter import ConversationFilter, State, TextCondition, WordCondition
 from evaldesk.model.inbox import (
     ABOUT,
     JUDGE_COST,
@@ -50,6 +50,12 @@ MOST_COUNTED = 10_000
 """Conversations that a count counts; more are told as "more than"."""
 MOST_WITH_TEXT = 1_000_000
 """The newest conversations with the words of a filter; a full inbox has fewer."""
+MOST_NAMED = 20_000
+"""Conversations with a word, a tool or a tag that are listed; of more, the newest ones are asked for it."""
+FIRST_PAGE, LAST_PAGE = 2_000, 50_000
+"""Conversations that are asked at once: twice as many with each page."""
+LARGEST_GAP = 500
+"""Ids of conversations that are nearer to one another are asked as one span."""
 MOST_MARKS = 200
 """Tools and tags of one conversation that it is found by."""
 MOST_REMOVED = 500
@@ -116,12 +122,13 @@ class InboxStore(StorePart):
     ) -> ConversationPage:
         """The conversations that meet all conditions, newest first, behind the cursor; with `is_eval` played ones."""
         lookups = self._lookups(conditions, case_twins)
+        ids = self._newest_with_texts(conditions, lookups, limit + 1, after, is_eval=is_eval)
         with self._database.reading() as connection:
-            rows = select(*_COLUMNS).where(*where(conditions, lookups, connection.dialect.name, is_eval=is_eval))
-            if after:
-                rows = rows.where(tuple_(_C.began_at, _C.id) < tuple_(after.began_at, after.id))
-            rows = rows.order_by(_C.began_at.desc(), _C.id.desc()).limit(limit + 1)
-            items = [_conversation(row) for row in connection.execute(rows)]
+            if ids is None:
+                rows = _newest_first(select(*_COLUMNS), conditions, lookups, connection, after, is_eval=is_eval)
+            else:
+                rows = select(*_COLUMNS).where(_C.id.in_(ids)).order_by(_C.began_at.desc(), _C.id.desc())
+            items = [_conversation(row) for row in connection.execute(rows.limit(limit + 1))]
         following = Cursor(items[limit - 1].began_at, items[limit - 1].id) if len(items) > limit else None
         return ConversationPage(items[:limit], following)
 
@@ -135,6 +142,9 @@ class InboxStore(StorePart):
     ) -> int:
         """The number of conversations that meet all conditions; `most` + 1 where there are more than `most`."""
         lookups = self._lookups(conditions, case_twins)
+        ids = self._newest_with_texts(conditions, lookups, most + 1, None, is_eval=is_eval)
+        if ids is not None:
+            return len(ids)
         with self._database.reading() as connection:
             some = (
                 select(_C.id)
@@ -148,7 +158,7 @@ class InboxStore(StorePart):
         self, conditions: ConversationFilter = ANY, *, case_twins: Collection[str] = ()
     ) -> Sequence[Candidate]:
         """All conversations that meet the conditions, by id, to draw from."""
-        lookups = self._lookups(conditions, case_twins)
+        lookups = self._lookups(conditions, case_twins, is_whole=True)
         with self._database.reading() as connection:
             rows = select(_C.id, _C.twin_group).where(
                 *where(conditions, lookups, connection.dialect.name, is_eval=False)
@@ -363,16 +373,102 @@ class InboxStore(StorePart):
             with suppress(WorkspaceError):  # it is made of stored texts: without it a filter by text finds less
                 self._index.put(INBOX, Seen("inbox"), words)
 
-    def _lookups(self, conditions: ConversationFilter, case_twins: Collection[str]) -> Lookups:
-        """The values that the conditions ask for, read before the transaction of their question."""
-        texts = {term.condition.text for term in conditions.terms if isinstance(term.condition, TextCondition)}
-        return Lookups(self._clock(), case_twins, {text: self._with_text(text) for text in texts})
+    def _lookups(
+        self, conditions: ConversationFilter, case_twins: Collection[str], *, is_whole: bool = False
+    ) -> Lookups:
+        """The values that the conditions ask for, read before the transaction of their question.
 
-    def _with_text(self, text: str) -> Sequence[int]:
+        Unless they are to be `is_whole`, a text of many conversations is left out, and such tools and tags are named.
+        """
+        texts = {term.condition.text for term in conditions.terms if isinstance(term.condition, TextCondition)}
+        most = MOST_WITH_TEXT if is_whole else MOST_NAMED + 1
+        ids_by_text = {text: self._with_text(text, most) for text in texts}
+        if is_whole:
+            return Lookups(self._clock(), case_twins, ids_by_text)
+        rare = {text: ids for text, ids in ids_by_text.items() if len(ids) <= MOST_NAMED}
+        marks = {(each.name, each.value) for each in _mark_conditions(conditions)}
+        with self._database.reading() as connection:
+            frequent_marks = {mark for mark in marks if _n_marks(connection, *mark, most) > MOST_NAMED}
+        return Lookups(self._clock(), case_twins, rare, frequent_marks)
+
+    def _with_text(self, text: str, most: int) -> Sequence[int]:
         words = words_of(text)[:MOST_WORDS_ASKED]
         if not words or self._index.refusal:
             return ()
-        return self._index.newest_in(words, *numbers_of(INBOX), MOST_WITH_TEXT)
+        return self._index.newest_in(words, *numbers_of(INBOX), most)
+
+    def _newest_with_texts(
+        self, conditions: ConversationFilter, lookups: Lookups, most: int, after: Cursor | None, *, is_eval: bool
+    ) -> builtins.list[int] | None:
+        """The ids of the newest conversations that meet all conditions, where one is on a text that many have.
+
+        None without such a condition. Then the newest conversations are asked for the text, page by page.
+        """
+        frequent = [
+            (term.condition.text, term.is_negated)
+            for term in conditions.terms
+            if isinstance(term.condition, TextCondition) and term.condition.text not in lookups.with_text
+        ]
+        if not frequent:
+            return None
+        matches: builtins.list[int] = []
+        n_asked = FIRST_PAGE
+        while len(matches) < most:
+            with self._database.reading() as connection:
+                rows = _newest_first(
+                    select(_C.id, _C.began_at), conditions, lookups, connection, after, is_eval=is_eval
+                )
+                page = connection.execute(rows.limit(n_asked)).all()
+            ids = [row.id for row in page]
+            for text, is_negated in frequent:
+                holding = self._holding(text, ids)
+                ids = [each for each in ids if (each in holding) is not is_negated]
+            matches += ids
+            if len(page) < n_asked:
+                break
+            after = Cursor(page[-1].began_at, page[-1].id)
+            n_asked = min(2 * n_asked, LAST_PAGE)
+        return matches[:most]
+
+    def _holding(self, text: str, ids: Collection[int]) -> set[int]:
+        """The conversations around these ids that hold all words of the text."""
+        spans: builtins.list[tuple[int, int]] = []
+        for number in sorted(ids):
+            if spans and number - spans[-1][1] <= LARGEST_GAP:
+                spans[-1] = spans[-1][0], number + 1
+            else:
+                spans.append((number, number + 1))
+        longest = max((end - first for first, end in spans), default=0)
+        words = words_of(text)[:MOST_WORDS_ASKED]
+        return {number for of_span in self._index.numbers_in(words, spans, longest) for number in of_span}
+
+
+def _newest_first(
+    rows: Select[Any],
+    conditions: ConversationFilter,
+    lookups: Lookups,
+    connection: Connection,
+    after: Cursor | None,
+    *,
+    is_eval: bool,
+) -> Select[Any]:
+    """The rows of conversations that meet the conditions in SQL, behind the cursor."""
+    rows = rows.where(*where(conditions, lookups, connection.dialect.name, is_eval=is_eval))
+    if after:
+        rows = rows.where(tuple_(_C.began_at, _C.id) < tuple_(after.began_at, after.id))
+    return rows.order_by(_C.began_at.desc(), _C.id.desc())
+
+
+def _mark_conditions(conditions: ConversationFilter) -> Iterator[WordCondition]:
+    for term in conditions.terms:
+        if isinstance(term.condition, WordCondition) and term.condition.name in ("tool", "tag"):
+            yield term.condition
+
+
+def _n_marks(connection: Connection, kind: str, value: str, most: int) -> int:
+    """The number of conversations with a mark, counted up to `most`."""
+    some = select(MARK.c.conversation_id).where(MARK.c.kind == kind, MARK.c.value == value).limit(most).subquery()
+    return connection.scalar(select(func.count()).select_from(some)) or 0
 
 
 def _put(

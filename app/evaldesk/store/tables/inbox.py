@@ -80,7 +80,6 @@ class Conversation(Row, table=True):
     __table_args__ = (
         Index(None, "is_eval", "began_at", "id"),
         Index(None, "is_eval", "has_error", "began_at"),
-        Index(None, "is_eval", "feedback", "began_at"),
         Index(None, "is_eval", "release", "began_at"),
         Index(None, "state", "began_at"),
         Index(None, "ending", "last_at"),
@@ -215,3 +214,11 @@ CONVERSATION_LABEL = Row.metadata.tables["conversation_label"]
 CONVERSATION_SCORE = Row.metadata.tables["conversation_score"]
 DRAW = Row.metadata.tables["inbox_draw"]
 DRAW_ITEM = Row.metadata.tables["inbox_draw_item"]
+
+_HAS_FEEDBACK = CONVERSATION.c.feedback.is_not(None)
+Index(
+    "ix_conversation_feedback",
+    *(CONVERSATION.c[name] for name in ("is_eval", "began_at", "id", "feedback")),
+    sqlite_where=_HAS_FEEDBACK,
+    postgresql_where=_HAS_FEEDBACK,
+)
