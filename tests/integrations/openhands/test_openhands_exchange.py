@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import tracemalloc
 from dataclasses import replace
 from io import BytesIO
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from evaldesk.cli import cli
 from evaldesk.errors import FormatError
 from evaldesk.formats.files import as_one_file, read_file, write_file
 from evaldesk.integrations.openhands.formats.rows import OpenHands
@@ -352,3 +355,38 @@ def test_later_attempts_of_the_sdk_are_written_with_every_key_and_the_number_of_
     rows = [ROW_OF_SDK, {**ROW_OF_SDK, "attempt": 2, "evaldesk": {"trial": 1}}]
 
     assert list(map(json.loads, write_file(recorded(*rows), "openhands").splitlines())) == rows
+
+
+def test_rows_of_the_sdk_leave_the_store_with_every_key(tmp_path: Path) -> None:
+    chance = random.Random(39)
+    rows = [
+        {
+            **ROW_OF_SDK,
+            "instance_id": f"i{number}",
+            "test_result": {"resolved": chance.random() < 0.5, **drawn_object(chance, 3)},
+            "instance": drawn_object(chance, 3),
+            f"own_{number}": drawn_value(chance, 2),
+            **chance.choice([{}, {"error": "gone"}, {"history": []}, {"metrics": None}, {"instruction": None}]),
+        }
+        for number in range(40)
+    ]
+    (tmp_path / "output.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    home = ["--workspace", str(tmp_path)]
+
+    read = CliRunner().invoke(cli, ["import", str(tmp_path / "output.jsonl"), *home])
+    written = CliRunner().invoke(cli, ["export", "1", "--format", "openhands", *home])
+
+    assert (read.exit_code, written.exit_code) == (0, 0), read.output + written.output
+    assert list(map(json.loads, written.stdout.splitlines())) == rows
+
+
+def drawn_object(chance: random.Random, depth: int) -> dict[str, Any]:
+    return {f"key {at}": drawn_value(chance, depth - 1) for at in range(chance.randrange(4))}
+
+
+def drawn_value(chance: random.Random, depth: int) -> Any:
+    plain = [None, True, 0, -3, 2**53, 0.1, 1e-9, "", "text", "Zeile\nzwei", "\U0001f600", "null"]
+    if depth == 0 or chance.random() < 0.5:
+        return chance.choice(plain)
+    values = [drawn_value(chance, depth - 1) for _ in range(chance.randrange(3))]
+    return values if chance.random() < 0.5 else drawn_object(chance, depth)

@@ -47,6 +47,18 @@ def test_a_value_that_is_not_that_of_the_rows_is_said(tmp_path: Path) -> None:
     assert any("own summary differs" in sentence and "passed" in sentence for sentence in words)
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_each_value_of_the_summary_is_compared(tmp_path: Path, seed: int) -> None:
+    names = [name for name, value in GOLDEN[str(seed)].items() if isinstance(value, int | float)]
+    changed = {name for name in names if name not in NOT_COMPARED}
+
+    for name in sorted(changed):
+        (run,) = read_path(written(tmp_path / name, seed, **{name: GOLDEN[str(seed)][name] + 1})).runs
+
+        assert [value.in_file for value in run.summary if value.differs] == [GOLDEN[str(seed)][name] + 1], name
+    assert len(changed) >= 5
+
+
 def of_one_row(folder: Path, n: int, n_passes: int, ks: Iterable[int]) -> list[SummaryValue]:
     """The compared points of pass@k of a run with one row of so many attempts, whose file claims 0.25 for each k."""
     row = {"row_index": 0, "status": "success", "duration_ms": 5.0, "tokens": 1}
