@@ -183,7 +183,13 @@ def runs_panel(store: Store, summaries: Sequence[RunSummary], analysis: Analysis
 def named_analysis(store: Store, summaries: Sequence[RunSummary], names: Mapping[int, str]) -> Analysis:
     """The analysis of these runs, the first of them the baseline, by their names."""
     marks = tuple((each.id, each.counts, each.cost) for each in summaries)
-    return _renamed(_analysis(store, marks), {str(run_id): name for run_id, name in names.items()})
+    return _named_analysis(store, marks, tuple((str(run_id), name) for run_id, name in names.items()))
+
+
+@lru_cache(maxsize=32)
+def _named_analysis(store: Store, marks: tuple[tuple[Any, ...], ...], names: tuple[tuple[str, str], ...]) -> Analysis:
+    """The analysis with the names of its runs; kept as long."""
+    return _renamed(_analysis(store, marks), dict(names))
 
 
 @lru_cache(maxsize=32)

@@ -128,7 +128,9 @@ def remembered(macro: Callable[..., Markup], *values: object) -> Markup:
 
 def remembered_cells(macro: Callable[..., Markup], cells: Iterable[Cell]) -> Markup:
     """The cells of a row of a table, of which a page of many runs has thousands; equal squares are rendered once."""
-    return Markup("").join(_remembered_cell(macro, each) if each.kind == "squares" else macro(each) for each in cells)
+    # Macros give Markup, so that `str.join` is enough: that of Markup would look at each of thousands of cells again.
+    texts = [_remembered_cell(macro, each) if each.kind == "squares" else macro(each) for each in cells]
+    return Markup("".join(texts))  # noqa: S704
 
 
 @lru_cache(maxsize=8_000)

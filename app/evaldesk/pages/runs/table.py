@@ -574,6 +574,7 @@ def _run_columns(
         own = plain_columns(summary)
     columns = []
     for column in own:
+        is_visible = column.key in query.columns if query.columns else is_alone
         sort = RowSort(column.order, column.metric, None if is_alone else summary.id) if column.order else None
         columns.append(
             RowColumn(
@@ -583,14 +584,14 @@ def _run_columns(
                 column.total_cell,
                 column.sub,
                 at,
-                query.sort_href(sort) if sort else "",
+                query.sort_href(sort) if sort and is_visible else "",
                 _sorted(query, sort),
                 is_extra=not is_alone,
             )
         )
     if is_alone:
         return columns
-    squares = partial(_squares_cell, summaries, place, words)
+    squares = partial(_squares_cell, summary.id, place, words)
     sort = RowSort("worst", run_id=summary.id)
     total = Cell("squares", SquaresCell("", "", "", passed_cell(summary.counts), "", ""))
     return [
@@ -606,17 +607,20 @@ def _cell_of(column: Column, place: int, row: TableRow) -> Cell:
     return Cell("text", "") if column.kind in ("text", "rate", "cost") else Cell(column.kind, None)
 
 
-def _squares_cell(summaries: Sequence[RunSummary], place: int, words: Mapping[TrialKey, str], row: TableRow) -> Cell:
+def _squares_cell(run_id: int, place: int, words: Mapping[TrialKey, str], row: TableRow) -> Cell:
     case, first = row.cases[place], row.cases[0]
     if case is None:
-        return Cell("squares", None)
+        return NO_SQUARES
     verdicts, n_passed = case.verdicts, case.counts.passed
     way = ""
     if place and first is not None and len(first.verdicts) == len(verdicts):
         difference = n_passed - first.counts.passed
         way = "better" if difference >= TOLD else "worse" if difference <= -TOLD else ""
     key = case.case_index, first_problem(verdicts)
-    return _squares(summaries[place].id, key, verdicts, words.get(key, ""), n_passed, way)
+    return _squares(run_id, key, verdicts, words.get(key, ""), n_passed, way)
+
+
+NO_SQUARES = Cell("squares", None)
 
 
 @lru_cache(maxsize=8_000)
@@ -730,8 +734,8 @@ def _dumbbell_cell(row: TableRow) -> Cell:
 
 def _spread_cell(row: TableRow) -> Cell:
     """The difference of the highest and the lowest pass rate in points."""
-    cases = [case for case in row.cases if case is not None and case.counts.scored]
-    rates = [case.counts.passed / case.counts.scored for case in cases]
+    counts = [case.counts for case in row.cases if case is not None]
+    rates = [each.passed / n for each in counts if (n := each.scored)]
     return Cell("text", f"{100 * (max(rates) - min(rates)):.0f}" if len(rates) > 1 else "")
 
 

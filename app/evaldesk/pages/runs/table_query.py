@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import get_args
 from urllib.parse import urlencode
 
@@ -111,8 +112,10 @@ class TableQuery:
 
     def href(self, **changes: str | None) -> str:
         """The address with some parts changed, from its first row on unless `after` is among them."""
-        parts = self.fields() | {"after": None} | changes
-        query = urlencode({name: value for name, value in parts.items() if value})
+        parts = {**_encoded_fields(self), **{name: _encoded(name, value) for name, value in changes.items()}}
+        if "after" not in changes:
+            parts.pop("after", None)
+        query = "&".join(filter(None, parts.values()))
         return self.base + (f"?{query}" if query else "")
 
     def with_filter(self, **changes: object) -> TableQuery:
@@ -150,6 +153,17 @@ class TableQuery:
         if parts.get("sort"):
             parts["sort"] = parts["sort"].partition("@")[0]
         return urlencode(parts)
+
+
+@lru_cache(maxsize=64)
+def _encoded_fields(query: TableQuery) -> Mapping[str, str]:
+    """Each part of an address as it stands there, `name=value`; a page has hundreds of addresses of one query."""
+    return {name: _encoded(name, value) for name, value in query.fields().items()}
+
+
+def _encoded(name: str, value: str | None) -> str:
+    """A part of an address, empty where it has no value."""
+    return urlencode({name: value}) if value else ""
 
 
 def sort_text(sort: RowSort | None) -> str:

@@ -189,6 +189,7 @@ def columns_k(n: int) -> int:
 
 
 @lru_cache(maxsize=4_096)
+@lru_cache(maxsize=4_096)
 def first_problem(verdicts: str) -> int:
     """The trial that a case's name leads to: the first that did not pass, else the first."""
     return next((at for at, letter in enumerate(verdicts) if letter in "feu"), 0)

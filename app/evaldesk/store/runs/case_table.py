@@ -454,12 +454,13 @@ def _with_cells(
     cases: dict[tuple[int, int | None], CaseRow] = {}
     for some in _of_runs(own):
         rows_of_runs = select(RUN_CASE.c.run_id, *run_queries.CASE_COLUMNS).where(_is_of_runs(RUN_CASE.c, some))
-        for run_id, *values in connection.execute(rows_of_runs).all():
-            of_case = run_queries.case_row_of_values(values, means.get(run_id, _NO_MEANS), configs[run_id])
+        for values in connection.execute(rows_of_runs).all():
+            run_id = values[0]
+            of_case = run_queries.case_row_of_values(values[1:], means.get(run_id, _NO_MEANS), configs[run_id])
             cases[run_id, of_case.case_index] = of_case
     run_ids = rows.layout.run_ids
     return [
-        TableRow(row, tuple(cases.get((run_id, at)) for run_id, at in zip(run_ids, index, strict=True)))
+        TableRow(row, tuple(map(cases.get, zip(run_ids, index, strict=True))))
         for row, index in zip(numbers, indexes, strict=True)
     ]
 

@@ -159,7 +159,6 @@ _CASE_FIELDS = _columns(CaseRow, RUN_CASE)
 _case_values = attrgetter(*_CASE_FIELDS)
 """The first fields of a `CaseRow`, which are columns of `run_case`; verdicts, counts and means follow them."""
 _OUTCOMES = ("n_passed", "n_failed", "n_errored", "n_unscored")
-_AT_CASE_INDEX = _CASE_FIELDS.index("case_index")
 _NO_MEANS: Mapping[str, float] = MappingProxyType({})
 CASE_COLUMNS = tuple(RUN_CASE.c[name] for name in (*_CASE_FIELDS, "strip", *_OUTCOMES))
 """The columns that `case_row_of_values` reads, in its order."""
@@ -830,11 +829,19 @@ def case_row_of(row: Row[Any], means: Mapping[str, float], config: RunConfig, **
     return CaseRow(*values, **more)
 
 
-def case_row_of_values(values: Sequence[Any], means: Mapping[int, Mapping[str, float]], config: RunConfig) -> CaseRow:
+def case_row_of_values(values: tuple[Any, ...], means: Mapping[int, Mapping[str, float]], config: RunConfig) -> CaseRow:
     """The values of `CASE_COLUMNS` as a value, with the means of its case; a page of many runs has thousands."""
+    row = _case_row(values, config.errors_are_failures)
+    own_means = means.get(row.case_index)
+    return replace(row, means=own_means) if own_means else row
+
+
+@lru_cache(maxsize=8_192)
+def _case_row(values: tuple[Any, ...], strict: bool) -> CaseRow:
+    """A row without means; one value for rows that are read again, as with another order, density or search."""
     *own, passed, failed, errored, unscored = values
-    counts = _counts(len(own[-1]), passed, failed, errored, unscored, config.errors_are_failures)
-    fields_of_case: tuple[Any, ...] = (*own, counts, means.get(own[_AT_CASE_INDEX], _NO_MEANS))
+    counts = _counts(len(own[-1]), passed, failed, errored, unscored, strict)
+    fields_of_case: tuple[Any, ...] = (*own, counts, _NO_MEANS)
     return CaseRow(*fields_of_case)
 
 
