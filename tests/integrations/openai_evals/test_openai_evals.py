@@ -188,6 +188,27 @@ def test_an_output_item_without_its_row_is_among_the_ids() -> None:
     assert "mini: 2 rows of 3 are only at OpenAI: 1-2." in found.understood
 
 
+def test_the_number_of_an_output_item_without_its_row_tells_where_the_numbers_begin() -> None:
+    run = {**RUN, "result_counts": {"total": 3, "passed": 2}}
+    bare = {key: value for key, value in output(3, datasource_item_id=3).items() if key != "datasource_item"}
+
+    found = read(EVAL, run, *(output(number, datasource_item_id=number) for number in (1, 2)), bare)
+
+    assert "mini: 1 row of 3 is only at OpenAI: 3." in found.understood
+
+
+def test_adopt_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "eval.json").write_text(json.dumps(EVAL))
+    (tmp_path / "export" / "items.json").write_text(json.dumps({**output(1), "sample": {"score": float("nan")}}))
+
+    result = CliRunner().invoke(cli, ["adopt", "openai-evals", str(tmp_path / "export"), "--workspace", str(tmp_path)])
+
+    assert result.exit_code != 0
+    assert "without 1 file that cannot be read there are no rows" in f"{result.exception}{result.output}"
+    assert "sample.score: NaN is not a JSON number" in result.output
+
+
 def test_equal_rows_are_trials_of_one_case() -> None:
     same: dict[str, Any] = {"datasource_item": {"q": "one", "answer": "yes"}}
 

@@ -207,6 +207,7 @@ class RunTrials:
     rows: TrialRows
     numbers: defaultdict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     item_ids: list[object] = field(default_factory=list)
+    bare_ids: list[object] = field(default_factory=list)
     n_items: int = 0
     instruction: str = ""
 
@@ -217,6 +218,7 @@ class RunTrials:
         self.n_items += 1
         if not isinstance(item, dict):
             notes.refuse("an output item without its row", place)
+            self.bare_ids.append(output.get("datasource_item_id"))
             return
         self.item_ids.append(output.get("datasource_item_id"))
         row = read_row(item, source, output.get("sample"), place, notes)
@@ -237,7 +239,7 @@ class RunTrials:
         if results:
             each.runs.append(_recorded_run(each, self.run_id, self.raw, run_cases, results))
             name = text(self.raw.get("name")) or self.run_id
-            each.words += _count_words(name, self.raw, results, self.item_ids)
+            each.words += _count_words(name, self.raw, results, self.item_ids, self.bare_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,20 +484,30 @@ def _summary(
 
 
 def _count_words(
-    name: str, raw: Mapping[str, Any], results: Sequence[TrialResult], item_ids: Sequence[object]
+    name: str,
+    raw: Mapping[str, Any],
+    results: Sequence[TrialResult],
+    item_ids: Sequence[object],
+    bare_ids: Sequence[object],
 ) -> list[str]:
-    """A sentence about rows that the run counts and the export does not hold, with their ids where they are known."""
+    """A sentence about rows that the run counts and the export does not hold, with their ids where they are known.
+
+    `bare_ids` are those of output items without their row.
+    """
     total = mapping(raw.get("result_counts")).get("total")
     if not isinstance(total, int) or total <= len(results):
         return []
-    ids = _absent_ids(total, len(results), item_ids)
-    return [f"{name}: {counted(total - len(results), 'row')} of {total} are only at OpenAI{ids and f': {ids}'}."]
+    n_absent, ids = total - len(results), _absent_ids(total, len(results), item_ids, bare_ids)
+    verb = "is" if n_absent == 1 else "are"
+    return [f"{name}: {counted(n_absent, 'row')} of {total} {verb} only at OpenAI{ids and f': {ids}'}."]
 
 
-def _absent_ids(total: int, n_results: int, item_ids: Sequence[object]) -> str:
+def _absent_ids(total: int, n_results: int, item_ids: Sequence[object], bare_ids: Sequence[object]) -> str:
     """The numbers of the rows without data, as `0, 3-13`; empty where the numbers of the others do not tell them."""
-    numbers = {each for each in item_ids if isinstance(each, int) and not isinstance(each, bool)}
-    first = 1 if total in numbers else 0
+    numbers, bare_numbers = (
+        {each for each in ids if isinstance(each, int) and not isinstance(each, bool)} for ids in (item_ids, bare_ids)
+    )
+    first = 1 if total in numbers | bare_numbers else 0
     absent_numbers = sorted(set(range(first, first + total)) - numbers) if total <= MAX_NUMBERS else []
     if len(absent_numbers) != total - n_results or len(numbers) != n_results:
         return ""

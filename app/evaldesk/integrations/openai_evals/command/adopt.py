@@ -45,6 +45,11 @@ def adopt_folder(folder: Path, settings: Settings, *, is_written: bool) -> None:
 
     objects = ExportObjects(FolderOnDisk(folder, str(folder), [*_files(folder)]), report)
     evals, archive = read_evals(objects, slug(folder.resolve().name, default="evals"), notes, rows=TrialRowsOnDisk)
+    if not evals and faulty:
+        n_files = counted(len(faulty), "file")
+        raise UsageError(
+            f"{folder}: without {n_files} that cannot be read there are no rows; mend or export them again"
+        )
     if not evals:
         raise UsageError(f"{folder} has no objects of OpenAI Evals; name the folder of the export")
     with open_imports(settings) as imports:
