@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandFolder
+from tests.cli.door_calls import lasting_budget, tool_answer
 
 from evaldesk import evaluate
 from evaldesk.errors import UsageError
@@ -15,6 +18,7 @@ from evaldesk.metrics import criteria_of_case
 from evaldesk.model import Case, Criterion
 from evaldesk.model.evalset import own_bars
 from evaldesk.model.options import UserConfig
+from evaldesk.pages.door.tools import Caller
 from evaldesk.store import Store
 
 ANSWERS = {"one": "one", "two": "wrong", "three": "three"}
@@ -253,3 +257,59 @@ def test_other_settings_of_the_file_beside_a_set_with_criteria_count_in_each_doo
     assert by_python.criteria == by_command.criteria == (Criterion("response_match_score", 0.8),)
     assert by_python.is_by_set
     assert by_command.is_by_set
+
+
+DOOR_CRITERIA = {"response_match_score": 0.8, "response_exact": 1}
+DOOR_CASES: dict[str, Any] = {"case_2": {"response_match_score": 0.0}, "case_3": ["response_exact"]}
+
+
+def scores(place: CommandFolder, run_id: int) -> dict[str, list[Any]]:
+    """Verdict and scores of each case of a run, with the thresholds that judged them."""
+    store = place.store()
+    cases = {case_id: at for at, (case_id, _) in enumerate(store.runs.case_versions(run_id))}
+    trials = {case_id: store.runs.trial(run_id, at, 0) for case_id, at in cases.items()}
+    return {
+        case_id: [trial.verdict, *sorted((each.metric, each.value, each.threshold) for each in trial.scores)]
+        for case_id, trial in trials.items()
+    }
+
+
+def test_shards_that_are_merged_judge_by_the_same_criteria_as_the_whole_run(place: CommandFolder) -> None:
+    path = write(place, DOOR_CRITERIA, **DOOR_CASES)
+    whole = play(place, path, "--min-pass-rate", "1")
+    files = [place.folder / f"part{number}.json" for number in (1, 2, 3)]
+    for number, file in enumerate(files, 1):
+        place.run("eval", place.agent, path, "--min-pass-rate", "1", "--shard", f"{number}/3", "-o", file)
+
+    merged = json.loads(place.run("run", "merge", *[file for file in files if file.exists()], "--json").stdout)
+
+    assert strips(place, 1) == ["p", "p", "p"]
+    assert [merged[part] for part in ("outcome", "gates", "reasons")] == [
+        whole[part] for part in ("outcome", "gates", "reasons")
+    ]
+
+
+def test_each_variant_of_an_experiment_judges_by_the_criteria_of_set_and_case(place: CommandFolder) -> None:
+    path = write(place, DOOR_CRITERIA, **DOOR_CASES)
+    play(place, path)
+
+    place.run("eval", place.agent, path, "--vary", "temperature=0,1")
+
+    assert len(place.store().runs.list()) == 3
+    assert scores(place, 2) == scores(place, 3) == scores(place, 1)
+    assert scores(place, 1)["case_2"][0] == "passed"
+
+
+def test_a_run_that_a_coding_agent_starts_judges_by_the_criteria_of_set_and_case(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(place, DOOR_CRITERIA, **DOOR_CASES)
+    play(place, path)
+    driver = SimpleNamespace(Popen=lambda *_, **__: SimpleNamespace(pid=1), DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr("evaldesk.desk.runs.handover.subprocess", driver)
+
+    asked = {"agent": place.agent.name, "set": "words"}
+    answer = tool_answer(place.folder, "start_run", asked, Caller(allowed=frozenset({"run"}), budget=lasting_budget(5)))
+    place.run("run", "resume", answer["id"])
+
+    assert scores(place, answer["id"]) == scores(place, 1)
