@@ -154,7 +154,7 @@ ADK_SCRIPT = (
     adk_source.SCRIPT
     + """
 import json, random, time, uuid
-from datetime import datetime, timedelta
+from datetime import datetime
 from google.adk.agents import LoopAgent, ParallelAgent
 
 def scripted(answer, **more):
@@ -180,8 +180,7 @@ def answer(word, request):
     if isinstance(word, dict):
         return said(f"Booked. Your appointment is {word['appointment_id']}.")
     if word == "Plan a planting":
-        day = (datetime.now() + timedelta(days=30)).strftime("%Y-%m-%d")
-        return said("", ("schedule", {"day": day, "details": "petunias"}))
+        return said("", ("schedule", {"day": "2027-03-01", "details": "petunias"}))
     return said("Welcome back, Ana.")
 
 root_agent = scripted(
@@ -189,7 +188,7 @@ root_agent = scripted(
 )
 '''
 )
-"""As customer-service: a profile and a rate limit in the state, an appointment with an id, and a day from today on."""
+"""As customer-service: a profile and a rate limit in the state, and an appointment with an id."""
 TRIPS = (
     ADK_SCRIPT
     + '''
