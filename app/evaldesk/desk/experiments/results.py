@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from evaldesk.errors import NotFoundError
@@ -14,7 +15,7 @@ from evaldesk.model.experiment import Analysis, Experiment, ExperimentPlan
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.experiment import analyse, worse_than_leader
-from evaldesk.store import Store
+from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.run_store import is_imported
 
 Name = TypeVar("Name", int, str)
@@ -74,21 +75,42 @@ def results(store: Store, experiment_id: int) -> Results:
     """
     experiment = store.experiments.get(experiment_id)
     plan, runs = experiment.plan, _runs(store, experiment)
-    strips = {index: store.runs.strips(run.id) for index, run in runs.items()}
-    n_most = max((len(strip) for each in strips.values() for strip in each), default=0)
-    playing = [index for index in strips if index not in experiment.dropped]
+    blocks = {index: _blocks(store.runs, run.id, _marks(run)) for index, run in runs.items()}
+    playing = [index for index in blocks if index not in experiment.dropped]
     playing = [index for index in playing if runs[index].status != "failed"] or playing
     playing = [index for index in playing if runs[index].n_done or runs[index].status in LIVE] or playing
-    n_whole = min((_n_whole(strips[index]) for index in playing), default=0)
-    is_cut = any(TO_PLAY in strip for index in playing for strip in strips[index])
-    n_blocks = n_whole if is_cut else n_most
+    is_cut = any(blocks[index].is_open for index in playing)
+    n_whole = min((blocks[index].n_whole for index in playing), default=0)
+    n_blocks = n_whole if is_cut else max((each.n_most for each in blocks.values()), default=0)
     state = _state(runs, n_blocks)
     analysis = store.experiments.analysis(experiment_id, state)
     if analysis is None:
+        strips = {index: store.runs.strips(run.id) for index, run in runs.items()}
         analysis = _analyse(store, plan, runs, strips, n_blocks)
         if not store.is_read_only:
             store.experiments.keep_analysis(experiment_id, state, analysis)
     return Results(experiment, runs, n_blocks, is_cut, analysis)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The trials that every case of a run has, the most that one has, and whether some are to be played."""
+
+    n_whole: int
+    n_most: int
+    is_open: bool
+
+
+def _marks(run: RunSummary) -> tuple[object, ...]:
+    return run.counts, run.n_cases, run.n_duplicates, run.duration_ms
+
+
+@lru_cache(maxsize=256)
+def _blocks(runs: RunStore, run_id: int, _: tuple[object, ...]) -> _Blocks:
+    """The blocks of a run; kept as long as none of its trials ended: a page would read the trials of all variants."""
+    strips = runs.strips(run_id)
+    is_open = any(TO_PLAY in strip for strip in strips)
+    return _Blocks(_n_whole(strips), max(map(len, strips), default=0), is_open)
 
 
 def begun_so_far(store: Store, experiment_id: int) -> tuple[ExperimentPlan, int, float]:
