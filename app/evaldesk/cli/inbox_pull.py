@@ -55,6 +55,7 @@ def pull(
                 "changed": changes.n_changed,
                 "equal": changes.n_equal,
                 "filtered": outcome.n_filtered,
+                "removed": outcome.changes.n_removed,
                 "unreadable": outcome.n_unreadable,
                 "cut": outcome.n_cut,
             }
@@ -69,6 +70,7 @@ def _words(outcome: PullOutcome) -> str:
     parts += [f"{changes.n_changed:,} changed"] * bool(changes.n_changed)
     parts += [f"{changes.n_equal:,} as before"] * bool(changes.n_equal)
     parts += [f"{outcome.n_filtered:,} left out by the filter"] * bool(outcome.n_filtered)
+    parts += [f"{outcome.changes.n_removed:,} removed here before"] * bool(outcome.changes.n_removed)
     parts += [f"{outcome.n_unreadable:,} that cannot be read"] * bool(outcome.n_unreadable)
     parts += [f"{outcome.n_cut:,} cut at the bounds of a trace"] * bool(outcome.n_cut)
     return ", ".join(parts)

@@ -123,6 +123,23 @@ def test_a_trace_that_is_pulled_again_is_the_same_one(person_of: Callable[..., P
 
 
 @each_tool
+def test_a_removed_conversation_does_not_come_back_with_a_pull(person_of: Callable[..., Person], tool: str) -> None:
+    person = person_of(tool, two_turns())
+    person.pull()
+    (before,) = person.conversations()
+    assert person.store.inbox.remove([before.id]) == 1
+
+    outcome = person.pull(since=NOW - timedelta(days=7))
+
+    assert (outcome.changes.n_new, outcome.changes.n_equal, outcome.changes.n_removed) == (0, 0, 2)
+    assert person.conversations() == []
+    while person.store.inbox_spans.forget_gone(person.store.now() + timedelta(days=1)):
+        pass
+    assert person.pull(since=NOW - timedelta(days=7)).changes.n_new == 2
+    assert len(person.conversations()) == 1
+
+
+@each_tool
 def test_feedback_that_changes_later_changes_the_conversation(person_of: Callable[..., Person], tool: str) -> None:
     person = person_of(tool, two_turns())
     person.pull()

@@ -180,6 +180,7 @@ class PullDesk:
         outcome.changes.n_new += changes.n_new
         outcome.changes.n_changed += changes.n_changed
         outcome.changes.n_equal += changes.n_equal
+        outcome.changes.n_removed += changes.n_removed
 
     def _meets(self, plan: PullPlan, trace_id: str, spans: Sequence[ReceivedSpan]) -> bool:
         now = self._store.now()

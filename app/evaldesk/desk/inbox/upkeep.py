@@ -12,6 +12,10 @@ HOLD = "inbox"
 """The hold of the process that joins the spans of a workspace."""
 
 
+KNOWN_AS_REMOVED = timedelta(days=90)
+"""So long no pull brings a removed conversation back."""
+
+
 def join_now(store: Store, inbox: InboxSettings) -> None:
     """Join all spans that came, and tidy up; for a process that holds the inbox."""
     while join_new(store, 0.0):
@@ -25,5 +29,7 @@ def tidy(store: Store, inbox: InboxSettings) -> int:
     while store.inbox.close_quiet(quiet):
         pass
     while store.inbox_spans.remove_empty(quiet):
+        pass
+    while store.inbox_spans.forget_gone(store.now() - KNOWN_AS_REMOVED):
         pass
     return store.inbox.remove_old(inbox.keep_days) + store.inbox.remove_to_fit(inbox.max_mb * 10**6)

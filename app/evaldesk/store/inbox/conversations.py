@@ -31,7 +31,7 @@ from evaldesk.model.inbox import (
 )
 from evaldesk.store.database import StorePart, execute_many
 from evaldesk.store.inbox.conditions import Lookups, where
-from evaldesk.store.inbox.spans import TraceGroup, count_removed, remove_traces
+from evaldesk.store.inbox.spans import GONE, TraceGroup, count_removed, remove_traces
 from evaldesk.store.search import MAX_WORDS, MOST_WORDS_ASKED, numbers_of, words_of
 from evaldesk.store.tables.columns import at, pack, pieces, read_packed, replacing
 from evaldesk.store.tables.inbox import (
@@ -359,8 +359,11 @@ class InboxStore(StorePart):
                 ids, groups = [row.id for row in rows], {row.group_id for row in rows}
                 connection.execute(delete(CONVERSATION).where(_C.id.in_(ids)))
                 groups -= set(connection.scalars(select(_C.group_id).where(_C.group_id.in_(groups))))
-                traces = select(TRACE.c.source, TRACE.c.trace_id).where(TRACE.c.group_id.in_(groups))
-                remove_traces(connection, [tuple(row) for row in connection.execute(traces)])
+                traces = select(TRACE.c.source, TRACE.c.trace_id).where(
+                    TRACE.c.group_id.in_(groups), TRACE.c.stage != GONE
+                )
+                keys = [(row.source, row.trace_id) for row in connection.execute(traces)]
+                remove_traces(connection, keys, self._clock())
                 for source, n in Counter(row.source for row in rows).items():
                     count_removed(connection, source, self._clock(), n)
             self._index_words([(number, ()) for number in ids])

@@ -23,6 +23,8 @@ MOST_BYTES = 16 * 2**20
 """Bytes of JSON that one step reads, but for a single large group."""
 MOST_OF_GROUP = 64 * 2**20
 """Bytes of JSON of one group that are read."""
+GONE = "gone"
+"""The stage of a trace whose conversation was removed: a pull does not bring it back."""
 _AT_ONCE = 2**20
 """Packed bytes of rows that are in memory together."""
 _OF_TRACE = (SPANS.c.source == TRACE.c.source) & (SPANS.c.trace_id == TRACE.c.trace_id)
@@ -97,11 +99,12 @@ class TraceGroup:
 
 @dataclass(slots=True)
 class TraceChanges:
-    """Traces that were stored: new ones, changed ones, and those that are as they were."""
+    """Traces that were stored: new ones, changed ones and equal ones; those of removed conversations stay away."""
 
     n_new: int = 0
     n_changed: int = 0
     n_equal: int = 0
+    n_removed: int = 0
 
 
 class SpanStore(StorePart):
@@ -115,20 +118,26 @@ class SpanStore(StorePart):
             _add(connection, batches, self._clock())
 
     def replace(self, batches: Sequence[SpanBatch]) -> TraceChanges:
-        """Store whole traces in one transaction, each in place of its stored spans; equal ones stay as they are."""
+        """Store whole traces in one transaction, each in place of its stored spans; equal ones stay as they are.
+
+        A trace whose conversation was removed stays away.
+        """
         changes = TraceChanges()
         s = SPANS.c
         with self._database.writing() as connection:
             changed: list[SpanBatch] = []
             for batch in batches:
                 is_of_trace = (s.source == batch.source) & (s.trace_id == batch.trace_id)
+                trace = (TRACE.c.source == batch.source) & (TRACE.c.trace_id == batch.trace_id)
+                if connection.scalar(select(TRACE.c.stage).where(trace)) == GONE:
+                    changes.n_removed += 1
+                    continue
                 rows = connection.execute(select(s.codec, s.data).where(is_of_trace).limit(2)).all()
                 if [(row.codec, row.data) for row in rows] == [(batch.codec, batch.data)]:
                     changes.n_equal += 1
                     continue
                 if rows:
                     connection.execute(delete(SPANS).where(is_of_trace))
-                    trace = (TRACE.c.source == batch.source) & (TRACE.c.trace_id == batch.trace_id)
                     connection.execute(update(TRACE).where(trace).values(n_spans=0))
                     changes.n_changed += 1
                 else:
@@ -242,22 +251,36 @@ class SpanStore(StorePart):
 
     def remove_empty(self, before: datetime, limit: int = 500) -> int:
         """Remove the spans of traces without an agent that got no span since `before`; gives the number of traces."""
-        rows = select(TRACE.c.source, TRACE.c.trace_id).where(TRACE.c.stage == "empty", TRACE.c.last_at <= before)
+        return self._forget("empty", before, limit)
+
+    def forget_gone(self, before: datetime, limit: int = 500) -> int:
+        """Forget some traces whose conversations were removed before then; gives their number."""
+        return self._forget(GONE, before, limit)
+
+    def _forget(self, stage: str, before: datetime, limit: int) -> int:
+        rows = select(TRACE.c.source, TRACE.c.trace_id).where(TRACE.c.stage == stage, TRACE.c.last_at <= before)
         with self._database.writing() as connection:
             keys = [tuple(row) for row in connection.execute(rows.order_by(TRACE.c.last_at).limit(limit))]
             remove_traces(connection, keys)
         return len(keys)
 
 
-def remove_traces(connection: Connection, keys: Sequence[tuple[str, str]]) -> None:
-    """Remove traces with their spans, and sessions that no other trace is of."""
+def remove_traces(connection: Connection, keys: Sequence[tuple[str, str]], gone_at: datetime | None = None) -> None:
+    """Remove traces with their spans, and sessions that no other trace is of.
+
+    With `gone_at` they are known as removed from then on, so that no pull brings them back.
+    """
     if not keys:
         return
     t = TRACE.c
-    groups = set(connection.scalars(select(t.group_id).where(tuple_(t.source, t.trace_id).in_(keys))))
-    for table in (SPANS, TRACE):
-        connection.execute(delete(table).where(tuple_(table.c.source, table.c.trace_id).in_(keys)))
-    groups -= set(connection.scalars(select(t.group_id).where(t.group_id.in_(groups))))
+    are_these = tuple_(t.source, t.trace_id).in_(keys)
+    groups = set(connection.scalars(select(t.group_id).where(are_these)))
+    connection.execute(delete(SPANS).where(tuple_(SPANS.c.source, SPANS.c.trace_id).in_(keys)))
+    if gone_at is None:
+        connection.execute(delete(TRACE).where(are_these))
+    else:
+        connection.execute(update(TRACE).where(are_these).values(stage=GONE, n_spans=0, last_at=gone_at))
+    groups -= set(connection.scalars(select(t.group_id).where(t.group_id.in_(groups), t.stage != GONE)))
     connection.execute(delete(SESSION).where(SESSION.c.group_id.in_(groups)))
 
 
@@ -380,7 +403,7 @@ def _traces_of_groups(connection: Connection, ids: Sequence[int]) -> dict[int, _
     traces = {group_id: _GroupTraces() for group_id in ids}
     for some in pieces([*ids]):
         totals = select(t.group_id, func.count().label("n_traces"), func.sum(t.n_spans).label("n_spans"))
-        for row in connection.execute(totals.where(t.group_id.in_(some)).group_by(t.group_id)):
+        for row in connection.execute(totals.where(t.group_id.in_(some), t.stage != GONE).group_by(t.group_id)):
             traces[row.group_id] = _GroupTraces(row.n_traces, row.n_spans)
     n_traces = 0
     for place, group_id in enumerate(ids):
@@ -390,7 +413,8 @@ def _traces_of_groups(connection: Connection, ids: Sequence[int]) -> dict[int, _
             break
     new_first = t.stage.desc(), t.last_at.desc()
     for some in pieces([*traces]):
-        rows = select(t.group_id, t.source, t.trace_id, t.n_spans, t.last_at).where(t.group_id.in_(some))
+        rows = select(t.group_id, t.source, t.trace_id, t.n_spans, t.last_at)
+        rows = rows.where(t.group_id.in_(some), t.stage != GONE)
         for row in connection.execute(rows.order_by(*new_first).limit(MOST_SPANS)):
             traces[row.group_id].rows.append(row)
     return traces

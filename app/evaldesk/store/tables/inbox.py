@@ -46,7 +46,7 @@ class InboxTrace(Row, table=True):
     """A trace and the group of traces that its sessions connect it to.
 
     Its stage is `new` while spans came that no conversation has yet, then `joined`, or `empty` where no span of the
-    group is of an agent.
+    group is of an agent. It is `gone`, without spans, once its conversation was removed.
     """
 
     __table_args__ = (Index(None, "group_id"), Index(None, "stage", "last_at"), {"sqlite_with_rowid": False})
