@@ -121,7 +121,7 @@ async def _search(
             ids = await desk.blames.start(batch_plan)
         results: list[Blame] = []
         for each_id in ids:
-            async for each in desk.blames.watch(each_id):
+            async for each in desk.blames.play_out(each_id):
                 blame = each
             results.append(blame)
             if not is_json:

@@ -13,6 +13,7 @@ from evaldesk.desk.blame.repairing import REPAIRS, repair_fork
 from evaldesk.desk.blame.verifying import (
     check_n,
     places_of,
+    play_to_end,
     stored_continuations,
     verification_of,
     verify,
@@ -22,7 +23,6 @@ from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, UsageEr
 from evaldesk.model.blame import Blame, BlamePlan, Verification
 from evaldesk.model.decisive_turn import Batch, Count, Outcome, Stage
 from evaldesk.model.fork import Fork, ForkPart, ForkPoint
-from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.statistics.decisive_turn import answer_from, fewest_forks, is_unscored, next_forks
 from evaldesk.store.runs.planning import LEASE_S
@@ -56,6 +56,7 @@ class BlameDesk:
         self._run_ids: dict[int, int] = {}
         self._stopped_ids: set[int] = set()
         self._verifications: dict[int, asyncio.Task[None]] = {}
+        self._adoption: asyncio.Task[None] | None = None
         self._faults: dict[int, str] = {}
 
     async def plan(self, run_id: int, key: TrialKey, request: BlameRequest) -> PlannedBlame:
@@ -94,11 +95,39 @@ class BlameDesk:
         return bool(ids)
 
     async def start_up(self) -> None:
-        """Go on with the searches of dead processes, of runs that may be played here without a question."""
+        """Go on with the searches of dead processes, of runs that may be played here without a question.
+
+        A process that was killed holds its lease for a while, so they are looked for again and again.
+        """
+        await self._adopt()
+        self._adoption = asyncio.create_task(self._adopt_later())
+
+    async def _adopt_later(self) -> None:
+        while True:
+            await asyncio.sleep(max(POLL_S, LEASE_S / 3))
+            try:
+                await self._adopt()
+            except (EvaldeskError, SQLAlchemyError, OSError) as error:
+                log.warning("searches of dead processes could not be looked for, which is tried again: %s", error)
+
+    async def _adopt(self) -> None:
         for batch_id in sorted({each.batch_id for each in await asyncio.to_thread(self._store.unfinished)}):
             blames = await asyncio.to_thread(self._store.of_batch, batch_id)
-            if all([await self._may_play(each) for each in blames]):
-                await self.resume(batch_id)
+            if batch_id not in self._tasks and all([await self._may_play(each) for each in blames]):
+                await self._go_on(batch_id)
+
+    async def play_out(self, blame_id: int) -> AsyncIterator[Blame]:
+        """The search as `watch`; where its process dies, this one goes on with its batch once the lease is over."""
+        async for blame in self.watch(blame_id):
+            if blame.is_live:
+                await self._go_on(blame.batch_id)
+            yield blame
+
+    async def _go_on(self, batch_id: int) -> None:
+        """Play the unfinished searches of a batch that no process plays; stopped ones stay as they are."""
+        blames = [each for each in await asyncio.to_thread(self._store.of_batch, batch_id) if each.is_live]
+        if batch_id not in self._tasks and not any(each.is_leased for each in blames):
+            self._play([each.id for each in blames], batch_id)
 
     async def stop(self, blame_id: int) -> None:
         """Play no more forks of the batch of a search; the answer is that of the ones so far. Raises NotFoundError."""
@@ -223,7 +252,8 @@ class BlameDesk:
 
     async def close(self) -> None:
         """Leave the searches as they are; another process goes on with them."""
-        tasks = [*self._tasks.values(), *self._verifications.values()]
+        adoption = [self._adoption] if self._adoption else []
+        tasks = [*adoption, *self._tasks.values(), *self._verifications.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -313,10 +343,7 @@ class BlameDesk:
     async def _play_run(self, blame: Blame, run_id: int) -> None:
         self._run_ids[blame.batch_id] = run_id
         try:
-            if (await self._desk.runs.summary(run_id)).status not in LIVE:
-                await self._desk.runs.resume(run_id)
-            async for _ in self._desk.runs.watch(run_id):
-                pass
+            await play_to_end(self._desk.runs, run_id)
         finally:
             self._run_ids.pop(blame.batch_id, None)
         run = await self._desk.runs.summary(run_id)

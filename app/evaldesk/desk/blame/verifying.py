@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from evaldesk.desk.blame.planning import BlameSources
 from evaldesk.errors import UsageError
@@ -14,6 +15,9 @@ from evaldesk.model.fork import Edit, Fork, ForkPoint
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.comparison import compare_means
+
+if TYPE_CHECKING:
+    from evaldesk.desk.runs.runs import RunDesk
 
 FROM_TURN, FROM_START = 0, 1
 _NUMBERS = 1_000_000_000
@@ -93,12 +97,12 @@ async def _play_missing(desk: BlameSources, blame: Blame, place: int, turn: int,
     runs = _verifying((await desk.forks.plan(fork)).earlier, base)
     for run in runs:
         if run.n_todo:
-            await _play_out(desk, run)
+            await play_to_end(desk.runs, run.id)
     n_missing = n - sum(run.config.n for run in runs)
     if n_missing > 0:
         first = max((run.config.fork.first + run.config.n for run in runs if run.config.fork), default=base)
         run_id = await desk.forks.start(replace(fork, n=n_missing, first=first))
-        await _play_out(desk, await desk.runs.summary(run_id))
+        await play_to_end(desk.runs, run_id)
     runs = _verifying((await desk.forks.plan(fork)).earlier, base)
     return _count_of(runs)
 
@@ -116,11 +120,15 @@ def _verifying(runs: Sequence[RunSummary], base: int) -> list[RunSummary]:
     return [run for run in runs if run.config.fork and run.config.fork.first in numbers]
 
 
-async def _play_out(desk: BlameSources, run: RunSummary) -> None:
-    if run.status not in LIVE:
-        await desk.runs.resume(run.id)
-    async for _ in desk.runs.watch(run.id):
-        pass
+async def play_to_end(runs: RunDesk, run_id: int) -> None:
+    """Play the planned trials of a fork, also of one whose process was killed: once its lease is over it is taken over.
+
+    One that a person stops stays so. Raises ConflictError, NotFoundError.
+    """
+    if (await runs.summary(run_id)).status not in LIVE:
+        await runs.resume(run_id)
+    async for _ in runs.watch(run_id):
+        await runs.take_over(run_id)
 
 
 def _by_case(blames: Sequence[Blame], counts: Mapping[int, Count]) -> dict[int, Count]:

@@ -506,6 +506,14 @@ class RunDesk:
             if (turns, variant) not in playing:
                 turns.leave(variant)
 
+    async def take_over(self, run_id: int) -> None:
+        """Continue a run whose process is gone; nothing where this or another process plays it, or it is over."""
+        if run_id in self._playing:
+            return
+        summary = await self.summary(run_id)
+        if summary.status in LIVE:
+            await self._take_over(summary)
+
     async def _take_over(self, summary: RunSummary, *, is_said: bool = True) -> None:
         """Continue a run whose process is gone, or end it where it was to stop."""
         if await self._is_held(summary) or not await self._may_play(summary):
