@@ -164,7 +164,7 @@ def test_a_coding_agent_forks_a_trial_within_the_budget(talk: CommandFolder, han
         key: shown[key] for key in ("parent", "edits", "n_prefix_turns", "fingerprint")
     }
     run = json.loads(talk.run("run", "info", "2", "--json").stdout)["data"]
-    assert (run["started_by"], run["status"], run["summary"]["passed"]) == ("Claude Code", "finished", 2)
+    assert (run["started_by"], run["status"], run["summary"]["passed"]) == ("coding agent Claude Code", "finished", 2)
     assert talk.run("run", "info", "1", "--json").stdout == counts
 
 

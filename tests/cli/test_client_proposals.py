@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -18,10 +19,12 @@ from evaldesk.desk.client_proposals import ClientProposalDesk, draft_version
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.desk.failures import TypedFinding, TypedMode
-from evaldesk.desk.trash import open_desk
+from evaldesk.desk.trash import open_desk, restore_item
 from evaldesk.errors import BrokenRowError, ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import case_to_json
-from evaldesk.model.proposals import Proposal
+from evaldesk.matching.case_version import case_version
+from evaldesk.model.evalset import case_key
+from evaldesk.model.proposals import Proposal, is_name_of_client
 from evaldesk.pages.proposals.page import read_proposals
 from evaldesk.settings import read_settings
 from evaldesk.store.client_proposals import MAX_OPEN
@@ -98,16 +101,22 @@ def test_no_proposal_puts_a_case_in_quarantine(desk: Desk, words: str) -> None:
 
 
 def test_a_proposal_from_before_puts_no_case_back_in_quarantine(desk: Desk, words: str) -> None:
-    """The version of a case does not tell its tags, and a proposal has the tags of its time."""
+    """A proposal has the tags of its time; one of an older desk does not tell which of them it changes."""
     desk.evalsets.cases.change_tags(words, ["case_2"], ["quarantine"], [])
     number = made(desk, words, "edit")
+    case = desk.evalsets.cases.find(words, case_key("case_2")).case
     desk.evalsets.cases.change_tags(words, ["case_2"], [], ["quarantine"])
-    before = state_of(desk)
+    before, row = state_of(desk), ClientProposalDesk(desk).get(number).draft.before
 
+    overwrite(desk, number, before=case_version(case))
     with pytest.raises(ConflictError, match="was taken out of quarantine since it was proposed"):
         accepted(desk, number)
-
     assert state_of(desk) == before
+    overwrite(desk, number, before=row)
+    accepted(desk, number)
+
+    after = desk.evalsets.cases.find(words, case_key("case_2")).case
+    assert (after.tags, after.turns[0].expected.reference) == ((), "hi")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -242,8 +251,11 @@ def test_an_unknown_key_of_the_file_stands_in_no_ones_way(desk: Desk, words: str
 
 def test_equal_proposals_are_one_and_many_are_refused(desk: Desk, words: str) -> None:
     first = ClientProposalDesk(desk).propose_case(CLIENT, words, new_case())
-    assert ClientProposalDesk(desk).propose_case("Codex", words, new_case()).id == first.id
-    assert ClientProposalDesk(desk).get(first.id).n_times == 2
+    assert ClientProposalDesk(desk).propose_case("Codex", words, new_case(), "another reason").id == first.id
+    assert ClientProposalDesk(desk).propose_case("Codex", words, new_case()).is_joined
+    proposal = ClientProposalDesk(desk).get(first.id)
+    assert (proposal.n_times, proposal.clients) == (3, ("coding agent Claude Code", "coding agent Codex"))
+    assert read_proposals(desk, first.id).clients == "coding agent Claude Code, coding agent Codex"
 
     for number in range(MAX_OPEN - 1):
         ClientProposalDesk(desk).propose_case(CLIENT, words, new_case(f"case_{number + 10}"))
@@ -409,7 +421,147 @@ def test_a_proposal_names_its_client(desk: Desk, words: str) -> None:
 
     (proposal,) = ClientProposalDesk(desk).list()
     assert isinstance(proposal, Proposal)
-    assert proposal.client == CLIENT
+    assert proposal.client == f"coding agent {CLIENT}"
+
+
+@pytest.mark.parametrize("name", ["ann", "a coding agent", "Coding Agent x", "coding  agent", ""])
+def test_no_client_has_the_name_of_a_person(desk: Desk, words: str, name: str) -> None:
+    number = ClientProposalDesk(desk).propose_case(name, words, new_case()).id
+
+    proposal = ClientProposalDesk(desk).get(number)
+    assert is_name_of_client(proposal.client)
+    with pytest.raises(UsageError, match="a name of a coding agent"):
+        accepted(desk, number, proposal.client)
+    assert accepted(desk, number).decided_by == "ann"
+
+
+@pytest.mark.parametrize("change", ["tags", "number", "both"])
+def test_an_accepted_edit_keeps_the_changes_of_people_to_other_parts(desk: Desk, words: str, change: str) -> None:
+    """The version of a case tells neither its tags nor its number of trials."""
+    number = made(desk, words, "edit")
+    if change in ("tags", "both"):
+        desk.evalsets.cases.change_tags(words, ["case_2"], ["smoke"], [])
+    if change in ("number", "both"):
+        case = desk.evalsets.cases.find(words, case_key("case_2")).case
+        desk.evalsets.cases.save(words, case_key("case_2"), replace(case, extra={**case.extra, "n": 7}), None)
+    case = desk.evalsets.cases.find(words, case_key("case_2")).case
+    view = read_proposals(desk, number).view
+    assert view is not None
+    assert not any("smoke" in line.text for line in view.lines if line.op == "-")
+
+    accepted(desk, number)
+
+    after = desk.evalsets.cases.find(words, case_key("case_2")).case
+    assert (after.tags, after.extra.get("n")) == (case.tags, case.extra.get("n"))
+    assert after.turns[0].expected.reference == "hi"
+    ClientProposalDesk(desk).undo(number, "ann")
+    assert desk.evalsets.cases.find(words, case_key("case_2")).case == case
+
+
+def test_an_edit_of_tags_that_a_person_changed_meanwhile_is_a_conflict(desk: Desk, words: str) -> None:
+    number = ClientProposalDesk(desk).propose_edit(CLIENT, words, "case_2", {"tags": ["slow"]}, "it is slow").id
+    desk.evalsets.cases.change_tags(words, ["case_2"], ["smoke"], [])
+    before = state_of(desk)
+
+    with pytest.raises(ConflictError, match="changed since it was proposed"):
+        accepted(desk, number)
+
+    assert state_of(desk) == before
+
+
+class KilledError(Exception):
+    """The process ends here."""
+
+
+STEPS = {
+    "before the change": ("take_back", False),
+    "before the note": ("note_edit", False),
+    "after the change": ("take_back", True),
+    "after the undo is used up": ("reopen", False),
+    "after all": ("reopen", True),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_undo_that_was_killed_between_two_steps_ends_when_it_is_asked_again(
+    desk: Desk, words: str, kind: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, number = state_of(desk), made(desk, words, kind)
+    accepted(desk, number)
+    proposals = ClientProposalDesk(desk)
+    name, is_after = STEPS[step]
+    owner: Any = {"take_back": proposals, "reopen": proposals._store, "note_edit": desk.evalsets.cases}[name]
+    method = {"take_back": "_take_back", "reopen": "reopen", "note_edit": "_note_edit"}[name]
+    whole_step = getattr(owner, method)
+
+    def killed(*arguments: Any) -> None:
+        if is_after:
+            whole_step(*arguments)
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, method, killed)
+        if not (name == "note_edit" and kind in ("finding", "kind")):  # they change no eval set
+            with pytest.raises(KilledError):
+                proposals.undo(number, "ann")
+    again = ClientProposalDesk(desk)
+    if again.get(number).status != "open":
+        again.undo(number, "ann")
+
+    assert again.get(number).status == "open"
+    content, findings, modes = state_of(desk)
+    assert (json.loads(content)["eval_cases"], findings) == (json.loads(before[0])["eval_cases"], before[1])
+    assert kind == "finding" or modes == before[2]
+    accepted(desk, number)
+    assert again.get(number).status == "accepted"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_change_that_a_person_took_back_elsewhere_is_open_again(desk: Desk, words: str, kind: str) -> None:
+    number = made(desk, words, kind)
+    token = accepted(desk, number).undo.partition(" ")[2]
+    if kind == "case":
+        desk.evalsets.cases.delete(words, [token])
+    elif kind == "finding":
+        desk.failures.remove(int(token), "bea")
+    elif kind == "kind":
+        desk.failures.retire(int(token), "bea")
+    else:
+        restore_item(desk, token)
+
+    assert ClientProposalDesk(desk).undo(number, "ann").status == "open"
+
+
+def test_an_edit_whose_undo_is_gone_stays_accepted_while_it_stands(desk: Desk, words: str) -> None:
+    number = made(desk, words, "edit")
+    token = accepted(desk, number).undo.partition(" ")[2]
+    desk.evalsets.cases.edits.discard(token)
+
+    with pytest.raises(ConflictError, match="no longer in the trash"):
+        ClientProposalDesk(desk).undo(number, "ann")
+
+    assert ClientProposalDesk(desk).get(number).status == "accepted"
+
+
+def test_proposals_of_a_folder_without_trust_are_refused_by_both_doors(
+    place: CommandFolder, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place.folder / "case.json").write_text(json.dumps(new_case()))
+    (place.folder / "patch.json").write_text(json.dumps({"tags": ["short"]}))
+    monkeypatch.setattr("evaldesk.desk.desk.Desk.is_restricted", property(lambda _: True))
+
+    for words_of_command in (
+        ("case", "words", place.folder / "case.json"),
+        ("edit", "words", "case_2", place.folder / "patch.json", "--why", "short"),
+        ("expectation", "1", "case_2", "0", "1.answer=replace"),
+        ("finding", "1", "case_2", "0", "--kind", "echo", "--quote", "hi"),
+        ("kind", "echo", "--definition", "It repeats."),
+    ):
+        result = place.run("propose", *words_of_command)
+        assert result.exit_code != 0
+        assert f"propose {words_of_command[0]}: a person has not trusted this workspace" in str(result.exception)
+    assert ClientProposalDesk(desk).list() == []
 
 
 def overwrite(desk: Desk, proposal_id: int, **values: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from tests.cli.conftest import CommandFolder
 from tests.cli.door_calls import INPUTS, OPTIONS, play, tool_answer
 
+from evaldesk.desk.trash import open_desk
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.pages.door.filters import read_filter
 from evaldesk.pages.door.fit import MATERIAL, fenced, fitted, material_of
 from evaldesk.pages.door.tools import FOR_PERSONS, TOOLS, Tool, checked_inputs, find_tool, tools_of
+from evaldesk.settings import read_settings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "coding-agents.md"
 
@@ -127,6 +130,25 @@ def test_bad_input_is_one_sentence_with_the_place(
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
         tool_answer(played.folder, name, inputs)
+
+
+def test_sets_of_one_name_are_told_apart_by_a_word_that_names_one(
+    played: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evaldesk.pages.door.evalsets import find_file
+
+    with open_desk(read_settings(played.folder, (played.folder,), environment={})) as desk:
+        (file,) = desk.evalsets.list()
+        twins = [file, replace(file, id="words-2")]
+        monkeypatch.setattr(type(desk.evalsets), "list", lambda _: twins)
+        for name in (file.name, file.place):
+            with pytest.raises(UsageError, match=f"{file.id}, words-2; give the id"):
+                find_file(desk, name)
+        assert find_file(desk, "words-2").id == "words-2"
+        twins[1] = replace(twins[1], place="other/words.evalset.json")
+        with pytest.raises(UsageError, match=f"{re.escape(file.place)}, other/words.evalset.json; give the place"):
+            find_file(desk, file.name)
+        assert find_file(desk, "other/words.evalset.json").id == "words-2"
 
 
 def test_compare_reads_no_file(played: CommandFolder) -> None:

@@ -105,7 +105,7 @@ def test_the_official_client_drives_every_reading_and_proposing_tool(played: Com
     driven(played.folder, Caller(allowed=EVERYTHING), steps)
 
     listed = json.loads(played.run("proposals", "list", "--json").stdout)
-    assert {each["client"] for each in listed["items"]} == {"mcp"}
+    assert {each["client"] for each in listed["items"]} == {"coding agent mcp"}
     assert [each["n_times"] for each in listed["items"]] == [2] * len(PROPOSALS)
 
 
@@ -123,6 +123,49 @@ def test_the_tools_are_exactly_those_that_are_allowed(played: CommandFolder, all
             assert "evaldesk mcp --allow" in (await value_of(client, name, {}, is_error=True))["error"]
 
     driven(played.folder, Caller(allowed=allowed), steps)
+
+
+def test_a_client_that_reads_nothing_is_not_read_without_end(played: CommandFolder) -> None:
+    import anyio
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCRequest
+
+    from evaldesk.web.mcp_server import MAX_UNANSWERED, bounded_streams, build_server
+
+    async def drive() -> tuple[int, list[Any]]:
+        async def opened() -> Desk:
+            raise AssertionError
+
+        sending, reading = anyio.create_memory_object_stream[Any](2_000)
+        writing, taking = anyio.create_memory_object_stream[Any](0)
+        meta = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+        messages = [JSONRPCRequest(jsonrpc="2.0", id=0, method="initialize", params=meta)]
+        inputs = {"name": "get_docs", "arguments": {"topic": "metrics"}}
+        messages += [JSONRPCRequest(jsonrpc="2.0", id=n, method="tools/call", params=inputs) for n in range(1, 301)]
+        server = build_server(opened, Caller())
+
+        async def serve() -> None:
+            async with bounded_streams(reading, writing) as streams:
+                await server.run(*streams, server.create_initialization_options())
+
+        async with sending, taking, reading, writing, anyio.create_task_group() as tasks:
+            for message in messages:
+                sending.send_nowait(SessionMessage(message))
+            tasks.start_soon(serve)
+            with anyio.fail_after(60):
+                while reading.statistics().current_buffer_used > len(messages) - MAX_UNANSWERED:
+                    await anyio.lowlevel.checkpoint()
+                for _ in range(2_000):
+                    await anyio.lowlevel.checkpoint()
+                n_left = reading.statistics().current_buffer_used
+                answers = [(await taking.receive()).message.id for _ in messages]
+            sending.close()
+        return n_left, answers
+
+    n_left, answers = asyncio.run(drive())
+
+    assert n_left >= 301 - MAX_UNANSWERED - 2
+    assert sorted(answers) == list(range(301))
 
 
 def test_resources_and_prompts_are_there(played: CommandFolder) -> None:
@@ -153,7 +196,10 @@ def test_a_run_is_started_played_and_waited_for_within_the_budget(
         agent = played.agent.name
         started = await value_of(client, "try_case", {"agent": agent, "set": "words", "case": "case_1", "n": 2})
         run = str(started["id"])
-        assert (started["started_by"], started["status"] in ("pending", "running", "finished")) == ("mcp", True)
+        assert (started["started_by"], started["status"] in ("pending", "running", "finished")) == (
+            "coding agent mcp",
+            True,
+        )
         for _ in range(5):
             answer = await value_of(client, "wait", {"run": run, "seconds": 50})
             if answer["status"] == "finished":
@@ -166,6 +212,40 @@ def test_a_run_is_started_played_and_waited_for_within_the_budget(
     driven(played.folder, Caller(allowed=EVERYTHING, budget=lasting_budget(5)), steps)
 
     assert len(drivers) == 1
+
+
+def test_the_official_client_drives_the_playing_tools_to_their_ends(
+    played: CommandFolder, drivers: list[subprocess.Popen[bytes]]
+) -> None:
+    trial = {"run": "1", "case": "case_2", "trial": 0}
+
+    async def final_item(client: Any, run: int) -> dict[str, Any]:
+        for _ in range(5):
+            answer = await value_of(client, "wait", {"run": str(run), "seconds": 50})
+            if answer["status"] not in ("pending", "running"):
+                break
+        return answer
+
+    async def steps(client: Any) -> None:
+        fork = await value_of(client, "fork", trial | {"turn": 1, "n": 2})
+        answer = await final_item(client, fork["result"]["run"])
+        assert (answer["status"], answer["summary"]["failed"]) == ("finished", 2)
+        started = await value_of(client, "start_run", {"agent": played.agent.name, "set": "words", "n": 20})
+        await value_of(client, "stop_run", {"run": str(started["id"])})
+        item = await final_item(client, started["id"])
+        assert item["status"] in ("stopped", "finished")
+        assert (await value_of(client, "stop_run", {"run": "1"}, is_error=True))["error"]
+        for _ in range(600):
+            blame = await value_of(client, "blame", trial | {"forks": 20})
+            if blame["status"] not in ("planned", "running"):
+                break
+            await asyncio.sleep(0.2)
+        assert blame["status"] not in ("planned", "running")
+        assert blame == await value_of(client, "blame", trial)
+
+    driven(played.folder, Caller(allowed=EVERYTHING), steps)
+
+    assert len(drivers) == 3
 
 
 def test_without_budget_left_no_run_begins(played: CommandFolder) -> None:
@@ -188,6 +268,22 @@ def test_a_run_of_a_client_without_a_name_is_no_persons_run(
         assert "is spent for this day" in (await value_of(client, "start_run", inputs, is_error=True))["error"]
 
     driven(played.folder, Caller(allowed=EVERYTHING, budget=lasting_budget(5)), steps, name)
+
+
+def test_a_run_that_a_command_starts_within_a_budget_counts_against_it(
+    played: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.client_runs.hand_over", lambda *_: "desk")
+    monkeypatch.setattr(Budget, "read", lambda _: lasting_budget(0.01))
+    words = ("run", "start", played.agent.name, "words", "--json")
+
+    of_person = played.run(*words)
+    first = played.run(*words, "--budget", "0.01usd/day", "--by", "Claude Code")
+    second = played.run(*words, "--budget", "0.01usd/day")
+
+    assert (of_person.exit_code, first.exit_code) == (0, 0)
+    assert json.loads(first.stdout)["started_by"] == "coding agent Claude Code"
+    assert "is spent for this day" in str(second.exception)
 
 
 def test_runs_that_are_asked_for_at_once_share_the_budget_of_the_day(

@@ -196,7 +196,7 @@ def test_a_workspace_that_is_none_is_said_in_one_line(filled: CommandFolder, pat
         "adopt": "adopt adk .",
         "gate explain": "gate explain --from 1 --min-pass-rate 0.9",
     }
-    words |= {"accept": "accept 1 --yes", "mode merge": "mode merge a b", "import": "import one.evalset.json"}
+    words |= {"accept": "accept 1 --turn 1 --yes", "mode merge": "mode merge a b", "import": "import one.evalset.json"}
     words |= {
         "mode check": "mode check 1 --max-mode a=1",
         "run submit": "run submit job.toml --yes",

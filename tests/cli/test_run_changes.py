@@ -71,7 +71,7 @@ def test_an_accepted_proposal_and_an_edit_on_a_page_have_their_authors(played: C
 
     assert changes(played) == [
         ("case", found.case.id, "added", "ann"),
-        ("case", "case_2", "edited", "Claude Code, accepted by ben"),
+        ("case", "case_2", "edited", "coding agent Claude Code, accepted by ben"),
     ]
 
 

@@ -62,7 +62,7 @@ def _trial(run_id: int, at: int) -> TrialResult:
 def test_an_eval_set_is_old_or_new_after_a_kill_at_any_step(way: str, original: Path, commands: ForkedCommands) -> None:
     # The run names its file by the folder in which it was made: the copy is what is kept.
     home, file = original.with_name("kept"), original / "set.evalset.json"
-    command = ("accept", "1", "--yes", "--way", way, "--workspace", str(original))
+    command = ("accept", "1", "--turn", "1", "--yes", "--way", way, "--workspace", str(original))
     before = file.read_bytes()
     copytree(original, home)
     n_steps = commands.killed(10_000, *command)

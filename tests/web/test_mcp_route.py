@@ -46,6 +46,48 @@ def test_a_client_lists_and_calls_tools_at_an_open_desk(open_door: OpenChat) -> 
 
 
 @pytest.mark.parametrize(
+    ("info", "name"),
+    [
+        ({"name": "codex", "version": "1"}, "coding agent codex"),
+        ({"name": "codex", "title": "Codex <b>", "version": "1"}, "coding agent Codex <b>"),
+    ],
+)
+def test_a_client_of_an_older_revision_keeps_its_name(open_door: OpenChat, info: Any, name: str) -> None:
+    skip_without("mcp")
+    chat = open_door(mcp=McpSettings(serve=True, allow=("propose",)))
+    others = asked(chat, "initialize", OLD | {"clientInfo": {"name": "another", "version": "1"}})
+    session = asked(chat, "initialize", OLD | {"clientInfo": info}).headers["mcp-session-id"]
+    assert session != others.headers["mcp-session-id"]
+
+    clients = []
+    for number, headers in enumerate(
+        (
+            {"mcp-session-id": session},
+            {"mcp-session-id": "gone", "User-Agent": "claude-code/2.1 (cli)"},
+            {"User-Agent": ""},
+        )
+    ):
+        arguments = {"kind": f"kind {number}", "definition": "It is one."}
+        asked(chat, "tools/call", {"name": "propose_kind", "arguments": arguments}, **headers)
+        clients.append(chat.desk.store.client_proposals.list()[0].client)
+
+    assert clients == [name, "coding agent claude-code", "a coding agent"]
+
+
+@pytest.mark.parametrize(
+    "body", ["", "[]", '{"method": "initialize"}', '{"method": "initialize", "params": 1}', "[" * 9_999]
+)
+def test_a_request_that_is_none_begins_no_session(open_door: OpenChat, body: str) -> None:
+    skip_without("mcp")
+    chat = open_door(mcp=McpSettings(serve=True))
+
+    answer = chat.client.post("/mcp", content=body, headers=HEADERS | {"Content-Type": "application/json"})
+
+    assert 400 <= answer.status_code < 500
+    assert "mcp-session-id" not in answer.headers
+
+
+@pytest.mark.parametrize(
     ("headers", "status"),
     [
         ({"Authorization": "Bearer another-token-of-letters"}, 401),

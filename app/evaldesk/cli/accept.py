@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PARTS = ("answer", "argument", "call", "calls", "state")
 WAYS = {"replace": "replace", "as-well": "as_well", "tolerance": "within", "match": "match", "ignore": "ignore"}
+CHOICES = "name a case (RUN:CASE), a part (--only answer) or a turn (--turn 1)"
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -30,18 +31,20 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
     show_default=True,
     help="Replace the expectation, accept the value as well, within a tolerance or by a matcher, or ignore it.",
 )
-@click.option("--yes", "-y", is_flag=True, help="Write the file without a question.")
+@click.option("--yes", "-y", is_flag=True, help="Write the named changes without a question.")
 @workspace_option
 def accept(subject: str, parts: tuple[str, ...], turn: int | None, way: str, yes: bool, workspace: str | None) -> None:
     """Accept actual results of RUN as the expectations of their cases, after a preview.
 
     Without CASE it is every case that failed, without TRIAL the first trial of each that failed. The run keeps its
     verdicts; how its trials would be judged now is shown. Without --only no expectation is
-    removed because the agent did not do it. With --way a change that cannot be written so is left.
+    removed because the agent did not do it. With --way a change that cannot be written so is left. With --yes name a
+    case, a part or a turn: RUN alone chooses nothing.
 
     \b
     evaldesk accept 12
     evaldesk accept 12:roll_16
+    evaldesk accept 12 --only answer --yes
     evaldesk accept 12:roll_16:3 --only argument --yes
     evaldesk accept 12:roll_16 --only call
     evaldesk accept 12 --way as-well
@@ -71,6 +74,8 @@ def accept(subject: str, parts: tuple[str, ...], turn: int | None, way: str, yes
         _show(file_name, file.before, file.after(keys))
         _show_effects(staged, keys)
         what = f"{counted(n_changes, 'change')} in {counted(n_cases, 'case')}"
+        if yes and not (case_id or parts or turn):
+            raise click.UsageError(f"--yes asks nobody, so choose the changes: {CHOICES}")
         if not yes and not _is_confirmed(f"Write {what} to {file_name}?"):
             show("Nothing was written.")
             return
@@ -81,7 +86,7 @@ def accept(subject: str, parts: tuple[str, ...], turn: int | None, way: str, yes
 
 def _is_confirmed(question: str) -> bool:
     if not sys.stdin.isatty():
-        raise click.UsageError("this writes a file and nobody can be asked here; add --yes")
+        raise click.UsageError("this writes a file and nobody can be asked here; add --yes, and " + CHOICES)
     return confirm(question)
 
 

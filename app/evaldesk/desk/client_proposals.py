@@ -32,7 +32,7 @@ from evaldesk.formats import case_from_json, case_from_text, case_to_json
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case, JsonValue, TrialResult
 from evaldesk.model.evalset import LargeCases
-from evaldesk.model.proposals import Proposal, ProposalDraft, ProposalStatus
+from evaldesk.model.proposals import UNKNOWN_CLIENT, Proposal, ProposalDraft, ProposalStatus, marked_client
 from evaldesk.model.stored import TrialKey
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.secrets import scrubber
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 MAX_CLIENT = 80
 MAX_PATCH_DEPTH = 40
-UNKNOWN_CLIENT = "a coding agent"
 _OF_CASES = ("case", "edit", "expectation")
 # Two clicks of a person are two threads of one process.
 _answering = Lock()
@@ -223,7 +222,7 @@ class ClientProposalDesk:
             ids_by_index = self._desk.store.runs.cases_named(run, before.id, limit=1_000)
             index = next((at for at, name in ids_by_index.items() if name == before.id), None)
             trial = None if index is None else (index, trial_index)
-        draft = ProposalDraft(kind, _text(after), case_version(before), why, evalset_id, before.id, run, trial)
+        draft = ProposalDraft(kind, _text(after), _text(before), why, evalset_id, before.id, run, trial)
         return self._store_draft(client, draft)
 
     def _store_draft(self, client: str, draft: ProposalDraft) -> Made:
@@ -369,23 +368,29 @@ class ClientProposalDesk:
             raise ConflictError(f"the eval set has another case {after.id!r} by now; refuse this one, or rename that")
         current = self.current(draft)
         found_case = cases.find(draft.evalset_id, case_keys([current])[0])
-        if found_case.case != after and case_version(found_case.case) != draft.before:
-            raise ConflictError(
-                f"case {draft.case_id!r} changed since it was proposed; make the change yourself, or refuse it"
-            )
+        before = found_case.case
+        after = merged_case(draft, before)
         # The version of a case does not tell its tags, so a proposal from before would put it back without a word.
-        if adds_quarantine(case_of(proposal.draft), found_case.case):
+        if not proposal.edited and adds_quarantine(after, before):
             raise ConflictError(
                 f"case {draft.case_id!r} was taken out of quarantine since it was proposed; make the change yourself, "
                 "or refuse it"
             )
-        token = cases.store_edits(draft.evalset_id, [(found_case.case, after)])
+        if after == before and (token := self._token_of_edit(draft, after)):
+            return f"edit {token}"
+        token = cases.store_edits(draft.evalset_id, [(before, after)])
         try:
             cases.save(draft.evalset_id, found_case.key, after, found_case.version)
         except BaseException:
             cases.edits.discard(token)
             raise
         return f"edit {token}"
+
+    def _token_of_edit(self, draft: ProposalDraft, after: Case) -> str:
+        """The key of the edit that a process made before it was killed; empty where there is none."""
+        files = self._desk.evalsets.cases.edits.files()
+        tokens = (file.token for file in files if file.evalset_id == draft.evalset_id and _is_edit(file.rows, after))
+        return next(tokens, "")
 
     def _find(self, draft: ProposalDraft, author: str) -> int:
         run_id, key = self._trial(draft)
@@ -445,10 +450,29 @@ class ClientProposalDesk:
         proposal = self._store.get(proposal_id)
         if proposal.status == "open":
             raise ConflictError(f"proposal {proposal_id} is open; there is nothing to take back")
-        if proposal.status == "accepted":
+        if proposal.status == "accepted" and not self._is_taken_back(proposal):
             self._take_back(proposal, name)
         self._store.reopen(proposal_id, proposal.status)
         return self._store.get(proposal_id)
+
+    def _is_taken_back(self, proposal: Proposal) -> bool:
+        """Whether the change is gone: by the trash, by a person, or by an undo that was killed before the last step.
+
+        Raises ConflictError where the change of an edit stands and its undo is used up.
+        """
+        draft, cases = proposal.accepted_draft, self._desk.evalsets.cases
+        kind, _, key = proposal.undo.partition(" ")
+        if kind == "case" and draft.kind in _OF_CASES:
+            try:
+                cases.find(draft.evalset_id, key)
+            except NotFoundError:
+                return True
+        if kind == "edit" and draft.kind in ("edit", "expectation") and not cases.edits.rows(key, draft.evalset_id):
+            self._check_taken_back(draft)
+            return True
+        if kind == "finding" and draft.kind == "finding" and key.isdecimal():
+            return self._is_finding_gone(draft, int(key))
+        return kind == "kind" and draft.kind == "kind" and key.isdecimal() and self._is_kind_gone(draft, int(key))
 
     def _take_back(self, proposal: Proposal, author: str) -> None:
         """Take the change back. The key is of the database, so it must lead to what the proposal says."""
@@ -461,8 +485,8 @@ class ClientProposalDesk:
                 raise ConflictError(f"case {draft.case_id!r} was edited since; delete it on its page")
             cases.delete(draft.evalset_id, [key])
         elif kind == "edit" and draft.kind in ("edit", "expectation"):
-            edited_cases = [after for _, after in cases.edits.rows(key, draft.evalset_id)]
-            if edited_cases not in ([], [case_of(draft)]):
+            edits = [(after.id, case_version(after)) for _, after in cases.edits.rows(key, draft.evalset_id)]
+            if edits != [(draft.case_id, case_version(case_of(draft)))]:
                 raise _broken_undo(proposal)
             cases.take_back(draft.evalset_id, key)
         elif kind == "finding" and draft.kind == "finding":
@@ -477,6 +501,89 @@ class ClientProposalDesk:
             self._desk.failures.retire(mode_id, author)
         else:
             raise _broken_undo(proposal)
+
+    def _check_taken_back(self, draft: ProposalDraft) -> None:
+        """Raise ConflictError where the change of an accepted edit, whose undo is used up, still stands."""
+        try:
+            current = self.current(draft)
+        except NotFoundError:  # deleted with its change
+            return
+        before, after = _case_before(draft), case_of(draft)
+        if before is None:
+            is_back = case_version(current) == draft.before
+        else:
+            values, old = _keys_of(current), _keys_of(before)
+            is_back = all(values.get(key) == old.get(key) for key in changed_keys(before, after))
+        if not is_back:
+            raise ConflictError(
+                f"the undo of this edit of case {draft.case_id!r} is no longer in the trash; edit the case on its page"
+            )
+
+    def _is_finding_gone(self, draft: ProposalDraft, finding_id: int) -> bool:
+        """Whether no trial has the finding any more."""
+        findings = (*self._desk.failures.of_trial(*self._trial(draft)), *self._desk.store.failures.list())
+        return all(each.id != finding_id for each in findings)
+
+    def _is_kind_gone(self, draft: ProposalDraft, mode_id: int) -> bool:
+        """Whether the kind of failure with the texts of the proposal is in use no longer."""
+        texts = mode_texts(draft)
+        modes = [each for each in self._desk.store.failures.modes() if each.id == mode_id]
+        return all(each.name == texts.name and not each.is_active for each in modes)
+
+
+def merged_case(draft: ProposalDraft, current: Case) -> Case:
+    """The case of now with the change of a proposal: the keys that it changes, and all others as people left them.
+
+    Raises ConflictError where the content of the case, or a key that it changes, is another by now.
+    """
+    after = case_of(draft)
+    before = _case_before(draft)
+    if before is None:  # of an older desk: the version tells messages, expectations and session alone
+        if current != after and case_version(current) != draft.before:
+            raise _changed_since(draft)
+        return after
+    keys = changed_keys(before, after)
+    values, values_before, values_after = (_keys_of(case) for case in (current, before, after))
+    if all(values.get(key) == values_after.get(key) for key in keys):
+        return current
+    is_other = case_version(current) != case_version(before)
+    if is_other or any(values.get(key) != values_before.get(key) for key in keys):
+        raise _changed_since(draft)
+    if values == values_before:
+        return after
+    names = [*values, *(key for key in values_after if key not in values)]
+    wanted_values = {key: values_after if key in keys else values for key in names}
+    return _read_case({key: source[key] for key, source in wanted_values.items() if key in source})
+
+
+def changed_keys(before: Case, after: Case) -> frozenset[str]:
+    """The keys of a case that differ, such as `conversation` and `tags`."""
+    old, new = _keys_of(before), _keys_of(after)
+    return frozenset(key for key in {**old, **new} if old.get(key) != new.get(key))
+
+
+def _keys_of(case: Case) -> dict[str, Any]:
+    return dict(case_to_json(case))
+
+
+def _case_before(draft: ProposalDraft) -> Case | None:
+    """The case as it was proposed on; None for a proposal of an older desk. Raises BrokenRowError."""
+    if not draft.before.startswith("{"):
+        return None
+    try:
+        return case_from_text(draft.before, "the case before")
+    except FormatError as error:
+        raise BrokenRowError(f"table proposal: {error}; {_NEXT_STEP}") from error
+
+
+def _changed_since(draft: ProposalDraft) -> ConflictError:
+    return ConflictError(
+        f"case {draft.case_id!r} changed since it was proposed; make the change yourself, or refuse it"
+    )
+
+
+def _is_edit(rows: Sequence[tuple[Case, Case]], after: Case) -> bool:
+    return len(rows) == 1 and rows[0][0] != after == rows[0][1]
 
 
 def draft_version(draft: ProposalDraft) -> str:
@@ -538,9 +645,9 @@ def _broken_undo(proposal: Proposal) -> BrokenRowError:
 
 
 def client_name(text: str) -> str:
-    """The name of a coding agent in one line of MAX_CLIENT characters."""
+    """The name of a coding agent in one line of MAX_CLIENT characters, marked so that it is no name of a person."""
     line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return line[:MAX_CLIENT].rstrip() or UNKNOWN_CLIENT
+    return marked_client(line)[:MAX_CLIENT].rstrip() if line else UNKNOWN_CLIENT
 
 
 def _read_case(value: JsonValue) -> Case:

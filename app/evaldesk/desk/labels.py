@@ -9,6 +9,7 @@ from datetime import datetime
 from evaldesk.desk.process_owner import AT_BROWSER, user_name
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.errors import UsageError
+from evaldesk.model.proposals import is_name_of_client
 from evaldesk.model.stored import Label, TrialKey
 from evaldesk.settings import MAX_NAME
 from evaldesk.store import Store
@@ -121,6 +122,8 @@ def checked_name(text: str, field: str = "author") -> str:
     name = " ".join(text.split())
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field=field)
+    if is_name_of_client(name):
+        raise UsageError(f"{name!r} is a name of a coding agent; enter that of a person.", field=field)
     return name
 
 

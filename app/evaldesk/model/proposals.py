@@ -18,12 +18,28 @@ TITLES: Mapping[str, str] = {
 }
 
 
+CLIENT_MARK = "coding agent"
+UNKNOWN_CLIENT = f"a {CLIENT_MARK}"
+
+
+def is_name_of_client(name: str) -> bool:
+    """Whether a name is one of a coding agent, which no person takes."""
+    folded_name = " ".join(name.casefold().split())
+    return folded_name == UNKNOWN_CLIENT or f"{folded_name} ".startswith(f"{CLIENT_MARK} ")
+
+
+def marked_client(name: str) -> str:
+    """`coding agent Codex`: the name that a client gave itself, which may be that of a person."""
+    return name if is_name_of_client(name) else f"{CLIENT_MARK} {name}"
+
+
 @dataclass(frozen=True, slots=True)
 class ProposalDraft:
     """A proposal that is not stored yet.
 
     `after` is a case as the JSON of its file; of a finding or a kind of failure it has the texts as JSON. `before` is
-    the version of the case that would change. `trial` has case and trial of a run as they count from 0.
+    the case that would change, as JSON too; older ones have its version only. `trial` has case and trial of a run as
+    they count from 0.
     """
 
     kind: ProposalKind
@@ -38,15 +54,15 @@ class ProposalDraft:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A stored proposal; `n_times` counts equal ones. `undo` is the key of the change that an acceptance made.
+    """A stored proposal; `n_times` counts equal ones, of all `clients`.
 
-    `reply` is an answer of a person in words, which the coding agent reads. `edited` is the content, as `after` has it,
-    where the person who accepted it changed it first.
+    `undo` is the key of the change that an acceptance made. `reply` is an answer of a person in words, which the coding
+    agent reads. `edited` is the content, as `after` has it, where the person who accepted it changed it first.
     """
 
     id: int
     draft: ProposalDraft
-    client: str
+    clients: tuple[str, ...]
     status: ProposalStatus
     n_times: int
     made_at: datetime
@@ -57,13 +73,18 @@ class Proposal:
     edited: str = ""
 
     @property
+    def client(self) -> str:
+        """`coding agent Codex, coding agent Cursor`: the clients that proposed the same."""
+        return ", ".join(self.clients)
+
+    @property
     def accepted_draft(self) -> ProposalDraft:
         """The draft with the content that was, or would be, accepted."""
         return replace(self.draft, after=self.edited) if self.edited else self.draft
 
     @property
     def deciders(self) -> str:
-        """`Claude Code, accepted by ann`: the authors of an accepted change."""
+        """`coding agent Claude Code, accepted by ann`: the authors of an accepted change."""
         return f"{self.client}, {'edited and ' if self.edited else ''}accepted by {self.decided_by}"
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError
-from evaldesk.model.proposals import CaseEdit, Proposal, ProposalDraft, ProposalStatus
+from evaldesk.model.proposals import CaseEdit, Proposal, ProposalDraft, ProposalStatus, marked_client
 from evaldesk.store.database import StorePart
 from evaldesk.store.tables.proposals import CASE_EDIT, PROPOSAL
 from evaldesk.wire import to_json
@@ -20,20 +21,30 @@ MAX_CHARACTERS = 20_000_000
 """Characters of the content of all open proposals of one eval set, which a list of them reads."""
 
 
+MAX_CLIENTS = 10
+"""Names of clients that proposed the same."""
+SEPARATOR = "\n"
+"""Between the names of clients, which have one line each."""
+
+
 class ClientProposalStore(StorePart):
     """The proposals of a workspace; a proposal changes nothing until a person accepts it."""
 
     def propose(self, draft: ProposalDraft, client: str) -> tuple[int, bool]:
-        """Store a proposal; an equal open one is joined. Gives its number, and whether it was joined.
+        """Store a proposal; an open one of the same change is joined, whatever its reason.
+
+        Gives its number, and whether it was joined.
 
         Raises ConflictError where its eval set has MAX_OPEN open ones, or would have more than MAX_CHARACTERS.
         """
-        columns, digest = PROPOSAL.c, hashlib.sha256(to_json(draft)).hexdigest()
+        columns, digest = PROPOSAL.c, _digest(replace(draft, why=""))
         is_open = columns.status == "open"
         with self._database.writing() as connection:
-            same = connection.execute(select(columns.id).where(is_open, columns.digest == digest)).first()
+            is_same = columns.digest.in_((digest, _digest(draft)))  # older ones have the digest of the reason too
+            same = connection.execute(select(columns.id, columns.client).where(is_open, is_same)).first()
             if same is not None:
-                more = {"n_times": columns.n_times + 1}
+                names = dict.fromkeys((*_clients(same.client), client))
+                more = {"n_times": columns.n_times + 1, "client": SEPARATOR.join([*names][:MAX_CLIENTS])}
                 connection.execute(update(PROPOSAL).where(columns.id == same.id).values(more))
                 return int(same.id), True
             sums = select(func.count(), func.coalesce(func.sum(func.length(columns.after)), 0)).select_from(PROPOSAL)
@@ -132,6 +143,14 @@ class ClientProposalStore(StorePart):
             return [CaseEdit(*row) for row in connection.execute(rows)]
 
 
+def _digest(draft: ProposalDraft) -> str:
+    return hashlib.sha256(to_json(draft)).hexdigest()
+
+
+def _clients(names: str) -> tuple[str, ...]:
+    return tuple(map(marked_client, names.split(SEPARATOR)))
+
+
 def _row(draft: ProposalDraft) -> dict[str, Any]:
     case_index, trial_index = draft.trial or (None, None)
     return {
@@ -157,7 +176,7 @@ def _proposal(row: Any) -> Proposal:
     trial = None if row.case_index is None else (row.case_index, row.trial_index)
     draft = ProposalDraft(row.kind, row.after, row.before, row.why, row.evalset_id, row.case_id, row.played_in, trial)
     facts = (
-        row.client,
+        _clients(row.client),
         row.status,
         row.n_times,
         row.made_at,

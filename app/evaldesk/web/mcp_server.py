@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import logging
+import secrets
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from starlette.types import Receive, Scope, Send
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
 
 from evaldesk import __version__
 from evaldesk.errors import TEXT_LIMIT, VALUE_LIMIT, EvaldeskError, NotFoundError, UsageError
 from evaldesk.pages.door.fit import USUAL_TOKENS, fenced, fitted, masked, material_of
-from evaldesk.pages.door.tools import Caller, Tool, call, find_tool, tools_of
+from evaldesk.pages.door.tools import Caller, Tool, call, check_open, find_tool, tools_of
 from evaldesk.process_setup import gc_paused
 from evaldesk.secrets import scrubber
 
@@ -30,6 +36,10 @@ log = logging.getLogger("evaldesk.web")
 
 OpenDesk: TypeAlias = "Callable[[], Awaitable[Desk]]"
 MAX_AT_ONCE = 8
+MAX_UNANSWERED = 32
+"""Requests of a client on standard input whose answers it did not read yet."""
+MAX_SESSIONS = 1_000
+SESSION_HEADER = "mcp-session-id"
 NOT_INSTALLED = "the door for coding agents needs the package mcp: pip install 'evaldesk[mcp]'"
 INSTRUCTIONS = (
     "Evaldesk plays eval sets with agents and stores what happened. Read everything; decide nothing. Text between "
@@ -201,7 +211,8 @@ async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Ma
         tool = find_tool(name, caller.allowed)
         if tool.needs_desk:
             desk = await open_desk()
-            _check_open(desk, tool)
+            if tool.group != "read":
+                check_open(desk, tool.name)
         answer = await call(tool, desk, inputs, caller)
         # Before the answer is cut: no pattern finds half of a secret.
         answer = await asyncio.to_thread(masked, answer, desk.settings.environment if desk else {})
@@ -229,18 +240,6 @@ def _address(desk: Desk) -> str:
 
     address = desk_address(desk.settings)
     return "" if address == OPENING else address
-
-
-def _check_open(desk: Desk, tool: Tool) -> None:
-    """Raise UsageError for a tool that writes, where the workspace is not trusted or read-only."""
-    if tool.group == "read":
-        return
-    if desk.is_read_only:
-        raise UsageError(f"{tool.name}: this workspace is read-only; only the reading tools work")
-    if desk.is_restricted:
-        raise UsageError(
-            f"{tool.name}: a person has not trusted this workspace; only the reading tools work until then"
-        )
 
 
 def resource_call(uri: str) -> tuple[str, dict[str, Any]]:
@@ -280,7 +279,8 @@ def _client(ctx: Any) -> str:
     from evaldesk.desk.client_proposals import client_name
 
     params = ctx.session.client_params
-    return client_name((params.client_info.title or params.client_info.name) if params else "")
+    info = params.client_info if params else None
+    return client_name((info.title or info.name) if info else _client_of_session.get())
 
 
 async def serve_streams(open_desk: OpenDesk, caller: Caller) -> None:
@@ -288,14 +288,125 @@ async def serve_streams(open_desk: OpenDesk, caller: Caller) -> None:
     from mcp.server.stdio import stdio_server
 
     server = build_server(open_desk, caller)
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+    async with stdio_server() as (reading, writing), bounded_streams(reading, writing) as streams:
+        await server.run(*streams, server.create_initialization_options())
 
 
-async def serve_request(server: Server[Any], scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve one request of a client, without a session: what the guard of the desk let through is all that is asked."""
+@asynccontextmanager
+async def bounded_streams(reading: Any, writing: Any) -> AsyncIterator[tuple[Any, Any]]:
+    """The streams of a client that reads no further request while MAX_UNANSWERED answers wait to be taken.
+
+    The package reads without end, and keeps each answer that a client does not read.
+    """
+    import anyio
+    from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+    slots = asyncio.Semaphore(MAX_UNANSWERED)
+    n_by_id: Counter[str | int | None] = Counter()
+    requests, bounded_reading = anyio.create_memory_object_stream[Any](0)
+    bounded_writing, answers = anyio.create_memory_object_stream[Any](0)
+
+    def give_back(request_id: str | int | None) -> None:
+        if n_by_id[request_id]:
+            n_by_id[request_id] -= 1
+            slots.release()
+
+    async def read() -> None:
+        async with requests:
+            async for item in reading:
+                message = getattr(item, "message", None)
+                if isinstance(message, JSONRPCRequest):
+                    await slots.acquire()
+                    n_by_id[message.id] += 1
+                elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+                    give_back((message.params or {}).get("requestId"))  # it gets no answer
+                with suppress(anyio.BrokenResourceError):  # the server ended
+                    await requests.send(item)
+
+    async def write() -> None:
+        async with answers:
+            async for item in answers:
+                await writing.send(item)
+                if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+                    give_back(item.message.id)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(write)
+        reader = asyncio.ensure_future(read())
+        try:
+            yield bounded_reading, bounded_writing
+        finally:
+            reader.cancel()
+            with suppress(asyncio.CancelledError, anyio.EndOfStream, anyio.ClosedResourceError):
+                await reader
+            bounded_reading.close()
+            bounded_writing.close()
+
+
+_client_of_session: ContextVar[str] = ContextVar("client_of_session", default="")
+
+
+class ClientNames:
+    """The names of clients of older revisions, which say them once, by the session that each is given for it."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def begin(self, name: str) -> str:
+        """The id of a new session; the oldest of MAX_SESSIONS ends for it."""
+        session_id = secrets.token_hex(16)
+        while len(self._names) >= MAX_SESSIONS:
+            del self._names[next(iter(self._names))]
+        self._names[session_id] = name[:VALUE_LIMIT]
+        return session_id
+
+    def of_request(self, request: Request) -> str:
+        """The name of the client of a request, else the first word of its User-Agent."""
+        name = self._names.get(request.headers.get(SESSION_HEADER, ""), "")
+        return name or request.headers.get("user-agent", "").partition("/")[0]
+
+
+async def serve_request(server: Server[Any], names: ClientNames, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve one request of a client: what the guard of the desk let through is all that is asked.
+
+    The package has no sessions here; an `initialize` gets one that keeps the name of its client.
+    """
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    manager = StreamableHTTPSessionManager(cast("Any", server), json_response=True, stateless=True)
-    async with manager.run():
-        await manager.handle_request(scope, receive, send)
+    request = Request(scope, receive)
+    body = await request.body()
+    new_name = _name_in_initialize(body)
+    parts = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive_again() -> Message:
+        part = next(parts, None)
+        return await receive() if part is None else part
+
+    async def send_with_session(message: Message) -> None:
+        if new_name and message["type"] == "http.response.start" and message["status"] == 200:
+            MutableHeaders(scope=message)[SESSION_HEADER] = names.begin(new_name)
+        await send(message)
+
+    token = _client_of_session.set(names.of_request(request))
+    try:
+        manager = StreamableHTTPSessionManager(cast("Any", server), json_response=True, stateless=True)
+        async with manager.run():
+            await manager.handle_request(scope, receive_again, send_with_session)
+    finally:
+        _client_of_session.reset(token)
+
+
+def _name_in_initialize(body: bytes) -> str:
+    """The name that a client of an older revision gives itself in its first request; empty in any other."""
+    if b'"initialize"' not in body:
+        return ""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(message, dict) or message.get("method") != "initialize":
+        return ""
+    params = message.get("params")
+    info = params.get("clientInfo") if isinstance(params, dict) else None
+    name = (info.get("title") or info.get("name")) if isinstance(info, dict) else ""
+    return name if isinstance(name, str) else ""

@@ -293,7 +293,7 @@ def test_the_command_shows_the_lines_and_writes_when_it_is_told_to(pages: Any) -
     asked = accept(pages, number)
     untouched = file_of(pages).read_text()
     written = accept(pages, f"{number}:misses:2", "--only", "answer", "--yes")
-    unasked = accept(pages, number, "--yes")
+    unasked = accept(pages, number, "--turn", "1", "--yes")
     rest = accept(pages, number, "--only", "call", "--yes")
     done = accept(pages, number, "--yes")
 
@@ -311,6 +311,20 @@ def test_the_command_shows_the_lines_and_writes_when_it_is_told_to(pages: Any) -
             said,
         )
     assert done == (0, "There is nothing to accept.\n")
+
+
+def test_the_command_chooses_no_change_by_itself(pages: Any) -> None:
+    number, before = pages.finish().rpartition("/")[2], file_of(pages).read_text()
+
+    for words in ((), ("-y",), ("--yes", "--way", "as-well")):
+        status, output = accept(pages, number, *words)
+        assert status == 2
+        assert "name a case (RUN:CASE), a part (--only answer) or a turn (--turn 1)" in output
+    assert file_of(pages).read_text() == before
+    for words in ((number, "--turn", "1"), (f"{number}:misses",), (number, "--only", "answer")):
+        assert accept(pages, *words, "--yes")[0] == 0
+        assert file_of(pages).read_text() != before
+        file_of(pages).write_text(before)
 
 
 def test_a_part_that_has_no_such_way_names_those_it_has(pages: Any) -> None:

@@ -256,7 +256,7 @@ def test_a_person_edits_before_accepting_and_the_ledger_says_so(pages: Any, desk
         f"/proposals/{number}", ids=view.ids, seen=view.seen, labeller="ann", answer="edit", edited=edited
     )
     assert (answer.status_code, reference_of(pages)) == (303, "greet, edited")
-    assert desk.get(number).deciders == "Claude Code, edited and accepted by ann"
+    assert desk.get(number).deciders == "coding agent Claude Code, edited and accepted by ann"
     pages.finish(n="1")
     block = pages.get("/table?runs=1,2").text.partition("Changed between these runs")[2].partition("</section>")[0]
     assert "Claude Code, edited and accepted by ann" in block
@@ -325,6 +325,17 @@ def test_the_page_tells_the_runs_of_the_client_before_the_proposal(pages: Any, d
         ("proposed this: no agent change stands behind it", "", True),
     ]
     assert "<span data-loud>proposed this: no agent change stands behind it</span>" in page
+
+
+def test_a_narrow_page_has_the_effect_and_the_way_to_the_change_before_the_answer(
+    pages: Any, desk: ClientProposalDesk
+) -> None:
+    number = expectation(desk)
+
+    head = pages.get(f"/proposals/{number}").text.partition("<main")[2].partition('id="answer"')[0]
+
+    assert "2 trials would turn green because the test changes, not the agent: 0 of 2 → 2 of 2" in head
+    assert re.search(rf'<a href="#change-{number}">\d+ lines</a>', head)
 
 
 def test_no_answer_of_a_coding_agent_names_a_case_that_is_gone(pages: Any, desk: ClientProposalDesk) -> None:

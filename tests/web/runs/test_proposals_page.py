@@ -78,7 +78,7 @@ def test_without_proposals_the_page_says_so(chat: ChatDesk) -> None:
 def test_home_names_the_proposals_that_wait(chat: ChatDesk) -> None:
     ClientProposalDesk(chat.desk).propose_kind("Claude Code", TypedMode("wrong date", "The date is another one."))
 
-    assert "1 proposal by Claude Code" in chat.client.get("/").text
+    assert "1 proposal by coding agent Claude Code" in chat.client.get("/").text
     assert "wrong date" in chat.client.get("/proposals").text
 
 

@@ -19,25 +19,37 @@ from evaldesk.wording.writer import show, show_json
 @click.option("--case", "cases", multiple=True, metavar="CASE", help="Only this case; may be repeated.")
 @click.option("--n", "n", type=click.IntRange(1, 1_000), default=1, show_default=True, help="Trials of each case.")
 @click.option("--budget", metavar="5usd/day", help="Refuse the run where coding agents spent this in a day.")
+@click.option("--by", "client", default="", metavar="NAME", help="The name of the coding agent that starts it.")
 @json_option
 @workspace_option
 def start(
-    agent: str, name: str, cases: tuple[str, ...], n: int, budget: str | None, is_json: bool, workspace: str | None
+    agent: str,
+    name: str,
+    cases: tuple[str, ...],
+    n: int,
+    budget: str | None,
+    client: str,
+    is_json: bool,
+    workspace: str | None,
 ) -> None:
     """Start a run of AGENT and SET, by the criteria of SET, in the background.
 
-    AGENT is a name of `evaldesk agents`.
+    AGENT is a name of `evaldesk agents`. With --budget or --by it is the run of a coding agent, and counts against the
+    budget of the day.
 
     \b
     evaldesk run start my_agent calc --n 5
     evaldesk run start my_agent calc --case roll_16 --json
+    evaldesk run start my_agent calc --budget 5usd/day --by "Claude Code"
     """
     from evaldesk.model.client_budget import Budget
+    from evaldesk.model.proposals import UNKNOWN_CLIENT
     from evaldesk.pages.door.playing import start_answer
 
+    client = client or (UNKNOWN_CLIENT if budget else "")
     most = Budget.read(budget) if budget else None
     with opened_desk(workspace) as desk:
-        answer = asyncio.run(start_answer(desk, agent, name, cases, n, budget=most))
+        answer = asyncio.run(start_answer(desk, agent, name, cases, n, client=client, budget=most))
     _show(answer, is_json=is_json)
 
 

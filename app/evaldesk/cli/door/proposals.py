@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def case(name: str, file: str, why: str, client: str, is_json: bool, workspace: 
     from evaldesk.pages.door.proposals import propose_case
 
     value = _read(file)
-    with opened_desk(workspace) as desk:
+    with _open_to_propose(workspace) as desk:
         _show_made(propose_case(desk, name, value, why, client), is_json=is_json)
 
 
@@ -74,7 +75,7 @@ def edit(name: str, case_id: str, file: str, why: str, client: str, is_json: boo
     from evaldesk.pages.door.proposals import propose_edit
 
     value = _read(file)
-    with opened_desk(workspace) as desk:
+    with _open_to_propose(workspace) as desk:
         _show_made(propose_edit(desk, name, case_id, value, why, client), is_json=is_json)
 
 
@@ -105,7 +106,7 @@ def expectation(
     from evaldesk.pages.door.proposals import propose_expectation
 
     ways = dict(part.rpartition("=")[::2] for part in parts)
-    with opened_desk(workspace) as desk:
+    with _open_to_propose(workspace) as desk:
         _show_made(propose_expectation(desk, name, case_id, trial, ways, why, client), is_json=is_json)
 
 
@@ -139,7 +140,7 @@ def finding(
     """
     from evaldesk.pages.door.proposals import propose_finding
 
-    with opened_desk(workspace) as desk:
+    with _open_to_propose(workspace) as desk:
         _show_made(propose_finding(desk, name, case_id, trial, kind, quote, turn, note, client), is_json=is_json)
 
 
@@ -157,7 +158,7 @@ def kind(name: str, definition: str, client: str, is_json: bool, workspace: str 
     """
     from evaldesk.pages.door.proposals import propose_kind
 
-    with opened_desk(workspace) as desk:
+    with _open_to_propose(workspace) as desk:
         _show_made(propose_kind(desk, name, definition, client=client), is_json=is_json)
 
 
@@ -174,6 +175,16 @@ def _read(name: str) -> Any:
         raise UsageError(f"{name}: {error.strerror}; name a file with JSON") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{name}: not JSON: {error}") from error
+
+
+@contextmanager
+def _open_to_propose(workspace: str | None) -> Iterator[Desk]:
+    """The desk, where a coding agent may propose. Raises UsageError, as the tools do."""
+    from evaldesk.pages.door.tools import check_open
+
+    with opened_desk(workspace) as desk:
+        check_open(desk, click.get_current_context().command_path.partition(" ")[2])
+        yield desk
 
 
 def _show_made(answer: Mapping[str, Any], *, is_json: bool) -> None:

@@ -52,10 +52,17 @@ def evalset_item(file: EvalSetFile) -> dict[str, Any]:
 def find_file(desk: Desk, name: str) -> EvalSetFile:
     """The eval set with this id, name or place. Raises NotFoundError naming the nearest."""
     files = desk.evalsets.list()
-    matches = [file for file in files if name in (file.id, file.place)] or [f for f in files if f.name == name]
+    matches = (
+        [file for file in files if file.id == name]
+        or [file for file in files if file.place == name]
+        or [file for file in files if file.name == name]
+    )
     if len(matches) > 1:
-        places = ", ".join(file.place for file in matches)
-        raise UsageError(f"{len(matches)} eval sets are named {name!r}: {places}; give the place", field="set")
+        places = [file.place for file in matches]
+        word, names = ("place", places) if len(set(places)) == len(places) else ("id", [file.id for file in matches])
+        raise UsageError(
+            f"{len(matches)} eval sets are named {name!r}: {', '.join(names)}; give the {word}", field="set"
+        )
     if not matches:
         raise NotFoundError.among("eval set", name, [file.name for file in files])
     if matches[0].is_reading:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaldesk.desk.client_proposals import UNKNOWN_CLIENT, ClientProposalDesk, Made, content_of, draft_version
+from evaldesk.desk.client_proposals import ClientProposalDesk, Made, content_of, draft_version
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding, TypedMode
-from evaldesk.model.proposals import Proposal
+from evaldesk.model.proposals import UNKNOWN_CLIENT, Proposal
 from evaldesk.pages.door.evalsets import find_file
 from evaldesk.pages.door.trials import find_trial
 

@@ -456,6 +456,14 @@ def _check(place: str, value: Any, schema: Schema) -> None:
             _check(f"{place}[{number}]", each, schema["items"])
 
 
+def check_open(desk: Desk, name: str) -> None:
+    """Raise UsageError for a tool or command that writes, where the workspace is not trusted or read-only."""
+    if desk.is_read_only:
+        raise UsageError(f"{name}: this workspace is read-only; only the reading tools work")
+    if desk.is_restricted:
+        raise UsageError(f"{name}: a person has not trusted this workspace; only the reading tools work until then")
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The caller: the name of the client, the groups of tools that a person allowed, and the budget of a day."""

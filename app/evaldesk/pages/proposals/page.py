@@ -15,6 +15,7 @@ from evaldesk.desk.client_proposals import (
     content_of,
     draft_version,
     finding_texts,
+    merged_case,
     mode_texts,
 )
 from evaldesk.desk.desk import Desk
@@ -205,7 +206,7 @@ def _group_key(proposal: Proposal) -> Any:
     if draft.kind != "finding":
         return proposal.id
     try:
-        return proposal.client, draft.run, finding_texts(draft).kind
+        return proposal.clients, draft.run, finding_texts(draft).kind
     except EvaldeskError:  # a row that another program wrote
         return proposal.id
 
@@ -316,6 +317,8 @@ class _Reader:
         proposal = view.proposal
         after = case_of(proposal.draft)
         before = None if proposal.draft.kind == "case" else self.current(proposal)
+        if before and proposal.status == "open":
+            after = _or_none(lambda: merged_case(proposal.draft, before)) or after
         place = changed_place(before, after) if before else None
         at = max(place.turn - 1, 0) if place else 0
         lines, lines_of = self._lines(proposal, before, after)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from evaldesk.model.client_budget import MARK
 from evaldesk.model.conclusion import counted
-from evaldesk.model.proposals import Proposal
+from evaldesk.model.proposals import Proposal, marked_client
 from evaldesk.model.stored import RunSummary
 from evaldesk.store import Store
 from evaldesk.wording.words import passed_words
@@ -60,7 +60,7 @@ def _runs_of(store: Store, proposal: Proposal) -> Sequence[RunSummary]:
         run
         for run in reversed(newest_runs)
         if run.note == MARK
-        and run.started_by == proposal.client
+        and marked_client(run.started_by) in proposal.clients
         and proposal.made_at - WINDOW <= run.created_at <= proposal.made_at
     ]
 

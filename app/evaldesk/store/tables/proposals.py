@@ -11,7 +11,8 @@ from evaldesk.store.tables.columns import Row, UtcTime
 
 
 class Proposal(Row, table=True):
-    """A change that waits for a person, or was decided; `digest` is that of the whole draft.
+    """A change that waits for a person, or was decided; `digest` is that of the draft without its reason, and
+    `client` has the name of each client in a line of its own.
     `edited` is the content that a person accepted in place of `after`.
 
     It names its run by `played_in`, and stays when that run is removed.

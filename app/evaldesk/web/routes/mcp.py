@@ -17,12 +17,20 @@ from evaldesk.pages.door.tools import Caller
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
+    from evaldesk.web.mcp_server import ClientNames
+
 
 class _Door:
     """The server of a desk, made by the first request that it may answer."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+
+    @cached_property
+    def names(self) -> ClientNames:
+        from evaldesk.web.mcp_server import ClientNames
+
+        return ClientNames()
 
     @cached_property
     def server(self) -> Server[Any]:
@@ -53,7 +61,7 @@ class _Endpoint:
             raise HTTPException(501, str(error)) from error
         from evaldesk.web.mcp_server import serve_request
 
-        await serve_request(server, scope, receive, send)
+        await serve_request(server, state.door.names, scope, receive, send)
 
 
 routes = [Route("/mcp", _Endpoint(), methods=["POST"])]
