@@ -36,7 +36,7 @@ WORD, ANY_CASE = [r"a\ word"], ["(?i)a|bc"]
 EXAMPLES: dict[str, list[str]] = {
     "agents/discovery.py:_imports_from": [r"(?m)^[ \t]*(?:from|import)[ \t]+package\b(?!\s*=)"],
     "agents/users/users.py:ModelUser._read": ANY_CASE,
-    "pages/set_health/texts.py:_SearchText.has": WORD,
+    "matching/case_facts.py:_SearchText.has": WORD,
     "demo_model/trips.py:read_wishes": [r"\bmay\b"],
     "demo_model/trips.py:_cities": [r"(?i)\brome\b"],
     "desk/adopting.py:_add_package": WORD,

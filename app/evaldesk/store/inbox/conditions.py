@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, String, and_, cast, false, literal_column, not_, select, true
+from sqlalchemy import ColumnElement, and_, false, not_, select, true
 
 from evaldesk.model.conversation_filter import (
     Condition,
@@ -19,11 +18,9 @@ from evaldesk.model.conversation_filter import (
     TextCondition,
     TimeCondition,
 )
-from evaldesk.store.tables.columns import json_rows
+from evaldesk.store.tables.columns import is_among
 from evaldesk.store.tables.inbox import CONVERSATION, MARK
 
-MOST_PARAMETERS = 500
-"""Values of a list that are parameters of their own; more are one JSON array."""
 _C = CONVERSATION.c
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -76,12 +73,12 @@ def _clause(condition: Condition, lookups: Lookups, dialect: str) -> ColumnEleme
         if condition.name == "error":
             return _C.has_error.is_(True)
         twins = sorted(lookups.case_twins)
-        return not_(_among(_C.twin_group, twins, dialect)) if twins else true()
+        return not_(is_among(_C.twin_group, twins, dialect)) if twins else true()
     if isinstance(condition, NumberCondition):
         return _number(condition)
     if isinstance(condition, TextCondition):
         ids = lookups.with_text[condition.text]
-        return _among(_C.id, ids, dialect) if ids else false()
+        return is_among(_C.id, ids, dialect) if ids else false()
     if isinstance(condition, TimeCondition):
         instant = condition.instant(lookups.now)
         return _C.began_at >= instant if condition.name == "since" else _C.began_at < instant
@@ -99,14 +96,3 @@ def _number(condition: NumberCondition) -> ColumnElement[bool]:
     clause: ColumnElement[bool] = _COMPARE[condition.comparator](column, value)
     # With NULL a negated condition would be neither true nor false.
     return and_(column.is_not(None), clause) if column.nullable else clause
-
-
-def _among(column: ColumnElement[Any], values: Sequence[Any], dialect: str) -> ColumnElement[bool]:
-    """Whether the column has one of any number of values."""
-    if len(values) <= MOST_PARAMETERS:
-        return column.in_(values)
-    rows, _, item = json_rows(dialect, json.dumps([*values]))
-    if dialect == "postgresql":
-        # The text of a JSON value, without its quotation marks.
-        item = cast(item.op("#>>")(literal_column("'{}'::text[]")), Integer if isinstance(values[0], int) else String)
-    return column.in_(select(item).select_from(rows))

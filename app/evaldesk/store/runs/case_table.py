@@ -20,7 +20,6 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
-    bindparam,
     cast,
     func,
     literal,
@@ -43,7 +42,7 @@ from evaldesk.model.case_table import (
 )
 from evaldesk.model.stored import CaseRow, TrialKey
 from evaldesk.store.runs import run_queries, totals
-from evaldesk.store.tables.columns import JsonItem, json_rows
+from evaldesk.store.tables.columns import JsonItem, is_among, json_rows
 from evaldesk.store.tables.failures import FINDING
 from evaldesk.store.tables.runs import CASE_FACET, CASE_METRIC, N_OF_CASE, OF_CASE, RUN_CASE, TRIAL
 
@@ -79,7 +78,7 @@ def table_part(
     rows = _Rows(connection.dialect.name, layout, runs, sort)
     conditions = _conditions(rows, only, matches)
     if among is not None:
-        conditions.append(_is_among(rows.row, among))
+        conditions.append(is_among(rows.row, among, rows.dialect))
     if sort.order == "spread" and ranks is None:
         ranks = ranks_by_spread(connection, layout, is_reversed=sort.is_reversed)
     if sort.order in OVER_RUNS:
@@ -310,15 +309,13 @@ def _is_found(rows: _Rows, matches: FoundCases) -> ColumnElement[bool]:
 
     if rows.driving is not None:  # the ids are the same in all runs
         indexes = sorted({index for some in matches.cases_by_run.values() for index in some})
-        found = _is_among(rows.row, indexes)
+        found = is_among(rows.row, indexes, rows.dialect)
         return found if matches.has_ids else or_(found, is_named(RUN_CASE.c))
-    texts = [_is_among(rows.index_of(at), matches.cases_by_run.get(run.id, ())) for at, run in enumerate(rows.runs)]
+    texts = [
+        is_among(rows.index_of(at), matches.cases_by_run.get(run.id, ()), rows.dialect)
+        for at, run in enumerate(rows.runs)
+    ]
     return or_(*texts, *([] if matches.has_ids else [rows.has(at, is_named) for at in range(len(rows.runs))]))
-
-
-def _is_among(column: ColumnElement[Any], numbers: Sequence[int]) -> ColumnElement[bool]:
-    """Whether a column has one of these numbers, which stand in the statement: they may be many."""
-    return column.in_(bindparam("numbers", list(numbers), expanding=True, literal_execute=True, unique=True))
 
 
 def _verdict(rows: _Rows, at: int, columns: Any, only: RowFilter) -> ColumnElement[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
+    literal_column,
     select,
 )
 from sqlalchemy.dialects.postgresql import JSON
@@ -273,6 +275,21 @@ def json_rows(dialect: str, array: str) -> tuple[FromClause, ColumnElement[int],
     elements = func.json_array_elements(cast(text, JSON))
     rows = elements.table_valued("value", with_ordinality="key", name="item").render_derived()
     return rows, cast(rows.c.key - 1, Integer), rows.c.value
+
+
+MOST_PARAMETERS = 500
+"""Values of a list that are parameters of their own; more are one JSON array."""
+
+
+def is_among(column: ColumnElement[Any], values: Sequence[Any], dialect: str) -> ColumnElement[bool]:
+    """Whether the column has one of any number of texts, or of integers."""
+    if len(values) <= MOST_PARAMETERS:
+        return column.in_(values)
+    rows, _, item = json_rows(dialect, json.dumps([*values]))
+    if dialect == "postgresql":
+        # The text of a JSON value, without its quotation marks.
+        item = cast(item.op("#>>")(literal_column("'{}'::text[]")), Integer if isinstance(values[0], int) else String)
+    return column.in_(select(item).select_from(rows))
 
 
 class ConfigText(FunctionElement[str]):
