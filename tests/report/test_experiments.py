@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ from evaldesk.model.comparison import Sample
 from evaldesk.model.experiment import Analysis, Effect, Factor, Grid
 from evaldesk.statistics.experiment import analyse, expected_lead, worse_than_leader
 from evaldesk.statistics.intervals import t_quantile
-from evaldesk.wording.experiments import best_sentence
+from evaldesk.wording.experiments import best_sentence, effect_sentences
 
 GOLDEN: dict[str, Any] = golden("experiments")
 N = GOLDEN["n"]
@@ -117,6 +118,18 @@ def test_an_effect_of_a_full_grid_is_the_known_one(analysis: Analysis, name: str
 
 def test_a_full_grid_has_every_effect_once(analysis: Analysis) -> None:
     assert len(analysis.effects) == len(GOLDEN["factorial"]) == len(set(analysis.effects))
+
+
+def test_a_factor_that_could_be_chance_has_the_adjusted_p_value_that_gave_its_word(analysis: Analysis) -> None:
+    alone, adjusted = 0.03, 0.21
+    effect = next(each for each in analysis.effects if not each.is_interaction and each.comparison)
+    assert effect.comparison
+    unsure = replace(effect, comparison=replace(effect.comparison, p=alone), holm_p=adjusted)
+
+    (sentence,) = effect_sentences([unsure], GRID.factors)
+
+    assert unsure.word == "cannot be told"
+    assert sentence.endswith("which could be chance (p 0.21)")
 
 
 def test_a_case_without_a_score_in_one_variant_is_left_out_of_its_pairs_and_counted() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.experiments.confirming import pair_to_confirm
-from evaldesk.desk.experiments.results import Results, analyse_runs, results
+from evaldesk.desk.experiments.results import Results, analyse_runs, analysis_against, counts_that_count, results
 from evaldesk.desk.runs.set_changes import changes_on_page
 from evaldesk.errors import NotFoundError
 from evaldesk.model.conclusion import Interval
@@ -19,7 +19,7 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.analysis_plots import Forest, Scatter, forest_of, scatter_of
 from evaldesk.pages.experiment_files import failure_sentences
-from evaldesk.pages.runs.table import LETTERS, CaseTable, TableGroup, read_table
+from evaldesk.pages.runs.table import CaseTable, RowColumn, SquaresCell, TableGroup, read_table, table_layout
 from evaldesk.pages.runs.table_query import TableQuery
 from evaldesk.statistics.intervals import t_95
 from evaldesk.store import RunStore, Store
@@ -32,7 +32,7 @@ from evaldesk.wording.experiments import (
     luck_sentence,
     variant_difference_words,
 )
-from evaldesk.wording.words import cost_words, doubt_cell
+from evaldesk.wording.words import cost_words, doubt_cell, passed_cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +106,18 @@ def read_experiment_page(
     }
     marks |= {run.id: "failed" for run in loaded.runs.values() if run.status == "failed"}
     table = read_table(desk, query, titles=names, marks=marks, rows=rows)
-    summaries = [each.summary for each in table.groups if each.summary]
-    letters = {names[run_id]: letter for run_id, letter in zip(ordered, LETTERS, strict=False)}
+    run_by_id = {run.id: run for run in loaded.runs.values()}
+    summaries = [run_by_id[run_id] for run_id in ordered if run_id in run_by_id]
+    letters = {names[run_id]: letter for run_id, letter in table.letters.items()}
     analysis = loaded.analysis
     if first and first != own_first:
-        analysis = replace(named_analysis(store, summaries, names), effects=analysis.effects)
+        analysis = analysis_against(store, loaded, members[first])
     runs_by_name = {names[summary.id]: summary for summary in summaries}
     panel = analysis_panel(
         store.runs, analysis, letters, runs_by_name, effect_sentences(analysis.effects, plan.factors)
     )
     notes = [
-        f"Variant {names[each.run_id]} was deleted; its column is empty." for each in table.groups if not each.summary
+        f"Variant {names[run_id]} was deleted; its column is empty." for run_id in ordered if run_id not in run_by_id
     ]
     notes += failure_sentences(loaded) + set_sentences(desk, list(loaded.runs.values()))
     if loaded.is_cut:
@@ -124,18 +125,38 @@ def read_experiment_page(
     if len({summary.n_most for summary in summaries}) > 1:
         notes.append(UNEQUAL_TRIALS)
     cost = sum(summary.cost for summary in summaries)
+    places = table_layout(store.runs, summaries).places
+    n_cases = summaries[0].n_cases if places is None else len(places)
     return ExperimentPage(
         id=experiment_id,
         title=f"Experiment {experiment_id}, {plan.name}",
-        table=replace(table, groups=with_case_means(table.groups, analysis, names)),
+        table=replace(
+            table,
+            groups=with_case_means(table.groups, analysis, names),
+            columns=_with_counts(store, loaded, table) if loaded.is_cut else table.columns,
+        ),
         panel=panel,
         notes=notes,
-        basis=f"{len(plan.variants)} variants, the same {table.n_rows:,} cases, played in turn",
+        basis=f"{len(plan.variants)} variants, the same {n_cases:,} cases, played in turn",
         n_trials=sum(summary.n_done for summary in summaries),
         cost=cost if any(summary.has_models for summary in summaries) else None,
         active_ms=max((summary.active_ms for summary in summaries), default=0.0),
         is_live=any(summary.status in LIVE for summary in summaries),
     )
+
+
+def _with_counts(store: Store, loaded: Results, table: CaseTable) -> Sequence[RowColumn]:
+    """The columns, in whose foot only those trials are counted that count in the analysis."""
+    counts_by_run = counts_that_count(store, loaded)
+
+    def with_counts(column: RowColumn) -> RowColumn:
+        counts = None if column.group is None else counts_by_run.get(table.groups[column.group].run_id)
+        if counts is None or not isinstance(column.total.value, SquaresCell):
+            return column
+        total = replace(column.total, value=replace(column.total.value, passed=passed_cell(counts)))
+        return replace(column, total=total)
+
+    return [with_counts(column) for column in table.columns]
 
 
 def set_sentences(desk: Desk, runs: Sequence[RunSummary]) -> list[str]:
@@ -173,11 +194,13 @@ def run_names(summaries: Sequence[RunSummary]) -> dict[int, str]:
     return {summary.id: f"run {summary.id}" for summary in summaries}
 
 
-def runs_panel(store: Store, summaries: Sequence[RunSummary], analysis: Analysis) -> AnalysisPanel:
-    """The analysis of any runs of a table against the first of them."""
+def runs_panel(
+    store: Store, summaries: Sequence[RunSummary], analysis: Analysis, letters: Mapping[int, str]
+) -> AnalysisPanel:
+    """The analysis of any runs of a table against the first of them; `letters` are those of the columns."""
     names = run_names(summaries)
-    letters = {names[summary.id]: letter for summary, letter in zip(summaries, LETTERS, strict=False)}
-    return analysis_panel(store.runs, analysis, letters, {names[each.id]: each for each in summaries}, ())
+    letters_by_name = {names[summary.id]: letters[summary.id] for summary in summaries}
+    return analysis_panel(store.runs, analysis, letters_by_name, {names[each.id]: each for each in summaries}, ())
 
 
 def named_analysis(store: Store, summaries: Sequence[RunSummary], names: Mapping[int, str]) -> Analysis:

@@ -49,7 +49,7 @@ def read_table_page(
     Raises NotFoundError where none is there; UsageError for a strange cursor.
     """
     table = read_table(desk, query, most=most, rows=rows)
-    summaries = [each.summary for each in table.groups if each.summary]
+    summaries = table.summaries
     is_pair = len(query.run_ids) == len(summaries) == 2
     first, last = query.run_ids[0], query.run_ids[-1]
     comparison = read_comparison(desk, first, last) if is_pair else None
@@ -57,7 +57,7 @@ def read_table_page(
     if len(summaries) > 2:
         names = run_names(summaries)
         analysis = named_analysis(desk.store, summaries, names)
-        panel = runs_panel(desk.store, summaries, analysis)
+        panel = runs_panel(desk.store, summaries, analysis, table.letters)
         table = replace(table, groups=with_case_means(table.groups, analysis, names))
     unread, otherwise = failure_changes(desk, first, last) if is_pair else ("", ())
     return TablePage(
@@ -85,7 +85,10 @@ def run_warnings(desk: Desk, table: CaseTable, summaries: Sequence[RunSummary]) 
 
     An option that their experiment varies is the question, and no limit of the answer.
     """
-    notes = [f"Run {each.run_id} was deleted; its column is empty." for each in table.groups if not each.summary]
+    found_ids = {each.id for each in summaries}
+    notes = [
+        f"Run {run_id} was deleted; its column is empty." for run_id in table.query.run_ids if run_id not in found_ids
+    ]
     varied = varied_facts(desk, summaries)
     return notes + warnings_of(summaries, {name: texts for name, texts in table.facts.items() if name not in varied})
 

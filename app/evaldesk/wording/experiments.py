@@ -130,7 +130,7 @@ def _by(difference: VariantDifference) -> str:
 
 def _effect_sentence(effect: Effect, sizes: dict[str, int]) -> str:
     value, is_sure = effect.value or 0.0, effect.word in ("better", "worse")
-    chance = "" if is_sure else f", which could be chance ({p_words(effect.p or 1.0)})"
+    chance = "" if is_sure else f", which could be chance ({p_words(1.0 if effect.holm_p is None else effect.holm_p)})"
     if effect.is_interaction:
         way = "more" if value > 0 else "less"
         return (

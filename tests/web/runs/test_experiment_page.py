@@ -314,3 +314,69 @@ def test_the_page_tells_that_the_set_was_changed_and_that_all_variants_have_its_
     assert after.count("The eval set differs") == 1
     assert "1 case is gone (greets)" in after
     assert "All variants have the cases as they were at the start of the experiment." in after
+
+
+def says(text: str) -> str:
+    """The answer, the figures and the notes of a page with a table."""
+    part = re.search(
+        r'<div id="says" data-contents>.*?</div>\s*<(?:div class="columns" data-side|section class="panel" id="cases")',
+        text,
+        re.DOTALL,
+    )
+    assert part
+    return re.sub(r"&amp;hide=[\d%C]*|hide=[\d%C]*&amp;|\?hide=[\d%C]*", "", part[0])
+
+
+@pytest.mark.parametrize("address", ["/experiments/1?", "/experiments/1?baseline={2}&", "/table?runs={0},{1},{2},{4}&"])
+@pytest.mark.parametrize("n_hidden", [1, 2, 3])
+def test_a_hidden_column_changes_no_answer(
+    pages: RunPages, experiment: dict[str, int], address: str, n_hidden: int
+) -> None:
+    run_ids = [*experiment.values()]
+    of_all = address.format(*run_ids)
+    hidden_ids = [run_ids[0], run_ids[2], run_ids[1]][:n_hidden]
+
+    before = pages.get(of_all.rstrip("&?")).text
+    after = pages.get(f"{of_all}hide={','.join(map(str, hidden_ids))}").text
+
+    assert says(after) == says(before)
+    assert "May be the best: " in after or "is the best: " in after
+    points = [re.findall(r'<circle data-part="point"[^>]*>', text) for text in (before, after)]
+    assert points[0] == points[1] != []
+    n_columns = [len(re.findall(r'data-group="(?:.)"', text)) for text in (before, after)]
+    assert n_columns[1] == (n_columns[0] - n_hidden if n_columns[0] - n_hidden > 1 else 0)  # a single one has no head
+
+
+def test_a_hidden_variant_is_called_by_its_name(pages: RunPages, experiment: dict[str, int]) -> None:
+    text = pages.get(f"/experiments/1?hide={experiment['m2/p1']},99").text
+
+    assert re.findall(r">Show ([^<]+)</a>", text) == ["m2/p1"]
+
+
+@pytest.mark.parametrize("query", ["", "?baseline={}", "?baseline={}&hide={}"])
+def test_after_a_cut_the_same_trials_count_against_any_baseline(pages: RunPages, query: str) -> None:
+    """The third trials, of which only the first variant has some, all fail."""
+    store, names = pages.desk.store, ("as now", "warm", "hot")
+    plan = ExperimentPlan("trips", tuple(Variant(name, {"model": name}) for name in names), 7, 5)
+    number, run_ids = store.experiments.begin(plan, []), []
+    for index, name in enumerate(names):
+        part = ExperimentPart(number, index, name)
+        config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc", n=3, model=name, experiment=part)
+        run_ids.append(store.runs.create(config, [Case(f"c{at}", (Turn("hi"),)) for at in range(8)]))
+        cells = [(case, at) for at in range(2) for case in range(8)] + [(case, 2) for case in range(5) if index == 0]
+        store.runs.record(
+            [
+                TrialResult(run_ids[-1], case, at, "finished", "passed" if at < 2 and case < 4 else "failed")
+                for case, at in cells
+            ]
+        )
+        store.runs.set_status(run_ids[-1], "stopped")
+
+    text = pages.get(f"/experiments/{number}{query.format(run_ids[2], run_ids[1])}").text
+
+    assert "Only the first 2 trials of each case count" in text
+    foot = re.search(r'<tfoot id="total">.*?</tfoot>', text, re.DOTALL)
+    assert foot
+    n_columns = 2 if "hide" in query else 3
+    assert re.findall(r"\d+ of \d+", foot[0]) == ["8 of 16"] * n_columns
+    assert re.findall(r"<b>(\d+) %</b>", text)[:n_columns] == ["50"] * n_columns

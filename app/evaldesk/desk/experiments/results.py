@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model.comparison import TO_PLAY, PlayedCase, Sample, match_cases
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Counts, Interval
 from evaldesk.model.evalset import CaseKey
 from evaldesk.model.experiment import Analysis, Experiment, ExperimentPlan
 from evaldesk.model.run import LIVE
@@ -145,6 +145,45 @@ def analyse_runs(store: Store, run_ids: Sequence[int], baseline: int = 0) -> Ana
     costs = {name: _cost(run) for name, run in runs.items()}
     unranked = {name for name, run in runs.items() if _is_no_evidence(run)}
     return analyse(rates, str(run_ids[baseline]), costs=costs, unranked=unranked)
+
+
+def analysis_against(store: Store, loaded: Results, baseline: int) -> Analysis:
+    """The analysis of an experiment against another variant than its own baseline, by its index; the trials that count
+    and the factors are the same.
+    """
+    plan, state = loaded.experiment.plan, _state(loaded.runs, loaded.n_blocks)
+    return _analysis_against(store, loaded.experiment.id, len(plan.variants), baseline, loaded.n_blocks, state)
+
+
+@lru_cache(maxsize=32)
+def _analysis_against(
+    store: Store, experiment_id: int, n_variants: int, baseline: int, n_blocks: int, state: str
+) -> Analysis:
+    """The analysis; kept as long as no trial ends and no variant is added."""
+    experiment = store.experiments.get(experiment_id)
+    runs = _runs(store, experiment)
+    strips = {index: store.runs.strips(run.id) for index, run in runs.items()}
+    return _analyse(store, replace(experiment.plan, baseline=baseline), runs, strips, n_blocks)
+
+
+def counts_that_count(store: Store, loaded: Results) -> dict[int, Counts]:
+    """The verdicts of the trials that count in the analysis, by the number of the run."""
+    runs = loaded.runs.values()
+    return {
+        run.id: replace(
+            _first_counts(store.runs, run.id, loaded.n_blocks, _marks(run)),
+            errors_are_failures=run.config.errors_are_failures,
+        )
+        for run in runs
+    }
+
+
+@lru_cache(maxsize=256)
+def _first_counts(runs: RunStore, run_id: int, n_blocks: int, _: tuple[object, ...]) -> Counts:
+    """The verdicts of the first trials of each case; kept as long as none of its trials ended."""
+    letters = "".join(strip[:n_blocks] for strip in runs.strips(run_id))
+    passed, failed, errored, unscored = (letters.count(letter) for letter in "pfeu")
+    return Counts(len(letters), passed, failed, errored, unscored)
 
 
 def _runs(store: Store, experiment: Experiment) -> dict[int, RunSummary]:

@@ -154,7 +154,11 @@ class SavedView:
 
 @dataclass(frozen=True, slots=True)
 class CaseTable:
-    """All that the table shows. `is_alone` is one of a single run, whose groups have no head."""
+    """All that the table shows. `is_alone` is one of a single run, whose groups have no head.
+
+    `groups` are the columns that are not hidden. `summaries` are all runs of its address that are there, also hidden
+    ones; `facts` has the words of each of them, `letters` those of all runs by their numbers.
+    """
 
     query: TableQuery
     groups: Sequence[TableGroup]
@@ -174,6 +178,8 @@ class CaseTable:
     hidden: Sequence[Choice] = ()
     dash_sentence: str = ""
     facts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    summaries: Sequence[RunSummary] = ()
+    letters: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def is_alone(self) -> bool:
@@ -194,7 +200,7 @@ class CaseTable:
     @property
     def is_live(self) -> bool:
         """Whether a run of it still plays."""
-        return any(each.summary.status in LIVE for each in self.groups if each.summary)
+        return any(each.status in LIVE for each in self.summaries)
 
     @property
     def events_href(self) -> str:
@@ -347,7 +353,9 @@ def read_table(
     query, summaries, part, changes = table_part.query, table_part.summaries, table_part.part, table_part.changes
     letters = dict(zip(query.run_ids, LETTERS, strict=False))
     places = {each.id: at for at, each in enumerate(summaries)}
-    facts = differing_facts(runs, summaries)
+    all_summaries = runs.summaries(query.run_ids) if query.hidden else summaries
+    facts = differing_facts(runs, all_summaries)
+    facts_at = {each.id: at for at, each in enumerate(all_summaries)}
     words_by_run = _shown_words(runs, summaries, part.rows)
     groups, columns = [], []
     for at, run_id in enumerate(shown_ids):
@@ -357,7 +365,7 @@ def read_table(
             continue
         place = places[run_id]
         summary = summaries[place]
-        group = _group(runs, query, letters[run_id], summary, facts, place)
+        group = _group(runs, query, letters[run_id], summary, facts, facts_at.get(run_id, len(all_summaries)))
         groups.append(replace(group, title=titles.get(run_id, group.title), mark=marks.get(run_id, group.mark)))
         columns += _run_columns(runs, query, summaries, place, at, words_by_run[run_id], in_flight)
     columns += _row_columns(query, changes, summaries) if len(summaries) > 1 else []
@@ -383,7 +391,13 @@ def read_table(
         has_total=not query.has_filter,
         dash_sentence=_dash_sentence(summaries, part),
         facts=facts,
-        hidden=[Choice(str(each), f"Run {each}", href=_shown_href(query, each)) for each in query.hidden],
+        summaries=all_summaries,
+        letters=letters,
+        hidden=[
+            Choice(str(each), titles.get(each, f"run {each}"), href=_shown_href(query, each))
+            for each in query.hidden
+            if each in query.run_ids
+        ],
     )
 
 
