@@ -94,6 +94,34 @@ def test_a_gate_counts_for_the_named_variant(place: CommandFolder, variant: str,
     assert f"{variant}: passed" in result.output
 
 
+def test_a_gate_counts_after_a_resumption_too(place: CommandFolder) -> None:
+    (place.folder / "weak.py").write_text("def weak(message):\n    return 'nothing'\n\nweak.tells_cost = True\n")
+    gate = ("--min-pass-rate", "0.9", "--gate-variant", "weak:weak")
+    cut = begin(place, "--vary", f"agent={place.agent},weak:weak", "--n", 3, "--budget", 20, *gate)
+    resumed = place.run("experiment", "resume", 1, "--budget", 100)
+
+    assert cut.exit_code == 130, cut.output
+    assert resumed.exit_code == 1, resumed.output
+    assert "weak:weak: failed" in resumed.output
+
+
+def test_an_experiment_that_another_shell_stops_says_how_it_goes_on(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = ExperimentDesk.play
+
+    async def stop_and_play(self: ExperimentDesk, experiment_id: int, *values: Any) -> Any:
+        await self.stop(experiment_id)
+        return await play(self, experiment_id, *values)
+
+    monkeypatch.setattr(ExperimentDesk, "play", stop_and_play)
+    stopped = begin(place, "--vary", "temperature=0,1", "--n", 20)
+    monkeypatch.undo()
+
+    assert stopped.exit_code == 130, stopped.output
+    assert "Stopped. Continue with: evaldesk experiment resume 1" in stopped.stderr
+
+
 def test_a_budget_stops_all_variants_and_says_which_blocks_count(place: CommandFolder) -> None:
     result = begin(place, "--vary", "temperature=0,1", "--n", 3, "--budget", 20)
 

@@ -395,3 +395,15 @@ def test_agents_of_several_shards_are_added(place: CommandFolder) -> None:
         ("clerk", 5, 0.75, 0),
         ("cook", 2, 0.5, 1),
     ]
+
+
+def test_a_comparison_with_a_shard_answers_no_gate(place: CommandFolder) -> None:
+    files = play_shards(place)
+    play(place, "whole")
+    whole = place.folder / "whole.json"
+
+    for names in ((whole, files[0]), (files[0], whole)):
+        answer = place.run("compare", *names, "--max-drop", 0.05)
+        assert answer.exit_code == 3, answer.output
+        assert "undecided" in answer.output
+        assert "merge the shards with `evaldesk run merge` first" in answer.output

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.runs.shared import json_option, workspace_option
+from evaldesk.cli.runs.shared import FiniteRange, json_option, workspace_option
 from evaldesk.desk.runs.run_sources import SourceComparison, compare_sources, read_sources
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.pages.compared_sources import comparison_lines, comparison_markdown, comparison_object
@@ -24,7 +24,7 @@ EXIT_CODES = {"held": 0, "failed": 1, "undecided": 3}
 @click.option("--baseline", metavar="RUN|FILE", help="The one to compare with; default: the first.")
 @click.option(
     "--max-drop",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     metavar="R",
     help="Exit with 1 where a pass rate is lower by more than R, 0 to 1, over the shared cases; with 3 without any.",
 )

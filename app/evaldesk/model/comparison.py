@@ -519,6 +519,7 @@ class Baseline:
     `run_id` is its number; None for a file. The cases have the history that later runs are judged by, as it was when
     the first of these began; `days` is how far the runs of it differ from day to day.
     `is_of_part` says whether the run that is compared with it plays only some cases of its file.
+    `shard` is the part of the cases that it has itself, such as 2/5.
     `bars` are the least scores of a pass there, by the name of the eval set; those of old files are not known.
     """
 
@@ -528,3 +529,4 @@ class Baseline:
     bars: Mapping[str, tuple[Bar, ...]] = field(default_factory=dict)
     days: RunDays = ONE_DAY
     is_of_part: bool = False
+    shard: str = ""

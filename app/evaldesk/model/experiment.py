@@ -52,7 +52,8 @@ class ExperimentPlan:
 
     `baseline` is the index of the variant that others are compared with. `budget` bounds all trials together, as
     `budget_of` reads it: at the cap no trial begins. With `drops_worse` a variant that is worse than the leader is not
-    played on, looked at after each of `n_looks` blocks. `factors` are those of a full grid.
+    played on, looked at after each of `n_looks` blocks. `factors` are those of a full grid. The gates of the runs of
+    `gate_variants` count.
     """
 
     name: str
@@ -64,6 +65,7 @@ class ExperimentPlan:
     drops_worse: bool = False
     n_looks: int = 1
     factors: tuple[Factor, ...] = ()
+    gate_variants: tuple[str, ...] = ()
 
     @property
     def grid(self) -> Grid | None:

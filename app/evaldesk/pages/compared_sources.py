@@ -43,6 +43,10 @@ def gate_sentence(comparison: SourceComparison) -> str:
     if below:
         names = ", ".join(f"{each.name} by {100 * (each.value or 0.0):.3g} points" for each in below)
         return f"failed: below {comparison.analysis.baseline}: {names}; at most {most:.3g} are allowed."
+    shards = [source for source in comparison.sources if source.shard]
+    if comparison.answer == "undecided" and shards:
+        names = ", ".join(f"{source.name} is the shard {source.shard}" for source in shards)
+        return f"undecided: {names}, a part of its run; merge the shards with `evaldesk run merge` first."
     if comparison.answer == "undecided":
         names = ", ".join(each.name for each in comparison.drops if each.value is None)
         return f"undecided: no scored case in common with {comparison.analysis.baseline}: {names}."

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
+from evaldesk.cli.runs.shared import FiniteRange, json_option, opened_desk, workspace_option
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show, show_json
 
@@ -55,9 +55,7 @@ def start(
 
 @click.command()
 @click.argument("name")
-@click.option(
-    "--seconds", type=click.FloatRange(0, 50), default=30, show_default=True, help="The longest time to wait."
-)
+@click.option("--seconds", type=FiniteRange(0, 50), default=30, show_default=True, help="The longest time to wait.")
 @json_option
 @workspace_option
 def wait(name: str, seconds: float, is_json: bool, workspace: str | None) -> None:

@@ -118,6 +118,7 @@ async def _play(
             budget=request.run_options.get("budget"),  # type: ignore[arg-type]  # checked by its option
             drops_worse=request.drop_worse,
             allows_equal=request.allow_equal,
+            gate_variants=request.gate_variants,
         )
         estimate = await asyncio.to_thread(estimate_of_plan, desk.stored_runs, plan, run_plans)
         if request.check:
@@ -268,11 +269,16 @@ async def follow_experiment(desk: Desk, experiment_id: int, request: EvalRequest
         for line in experiment_lines(results):
             show(in_one_line(line))
     runs = list(results.runs.values())
-    if any(run.status == "stopped" and run.n_todo for run in runs) and not results.experiment.plan.budget:
+    # A run that its budget cut says so as its reason; a dropped variant is done.
+    is_stopped = any(
+        run.status == "stopped" and run.n_todo and not run.reason
+        for index, run in results.runs.items()
+        if index not in results.experiment.dropped
+    )
+    if n_interrupts or is_stopped:
         place = "" if request.home == Path.cwd() else f" --workspace {shlex.quote(str(request.home))}"
-        if n_interrupts:
+        if is_stopped:
             show(f"Stopped. Continue with: evaldesk experiment resume {experiment_id}{place}", err=True)
-    if n_interrupts:
         return EXIT_INTERRUPTED
     cut = next((run for run in reversed(runs) if run.status == "stopped" and run.n_todo and run.reason), None)
     if cut and results.experiment.plan.budget:
@@ -281,18 +287,19 @@ async def follow_experiment(desk: Desk, experiment_id: int, request: EvalRequest
     failed = next((run for run in runs if run.status == "failed"), None)
     if failed and failed.config.experiment:
         show(in_one_line(f"{failed.config.experiment.variant}: {failed.reason}"), err=True)
-    return max(_gate_codes(desk, request, runs), default=3 if failed else 0)
+    gate_variants = results.experiment.plan.gate_variants
+    return max([3 if failed else 0, *_gate_codes(desk, gate_variants, runs, is_json=request.is_json)])
 
 
-def _gate_codes(desk: Desk, request: EvalRequest, runs: Sequence[RunSummary]) -> list[int]:
+def _gate_codes(desk: Desk, gate_variants: Sequence[str], runs: Sequence[RunSummary], *, is_json: bool) -> list[int]:
     """The exit codes of the variants whose gates count."""
     codes = []
     for run in runs:
         part = run.config.experiment
-        if part is None or part.variant not in request.gate_variants:
+        if part is None or part.variant not in gate_variants:
             continue
-        conclusion = conclude(request.gates, desk.stored_runs.numbers(run), None)
-        show(in_one_line(f"{part.variant}: {conclusion_words(conclusion)}"), err=request.is_json)
+        conclusion = conclude(run.config.gates, desk.stored_runs.numbers(run), None)
+        show(in_one_line(f"{part.variant}: {conclusion_words(conclusion)}"), err=is_json)
         codes.append(conclusion.exit_code)
     return codes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
     from evaldesk.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class FiniteRange(click.FloatRange):
+    """A number between two bounds; a range of click takes "nan", which no bound excludes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. Raises click.BadParameter."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number between {self.min} and {self.max}", param, ctx)
+        return number
 
 
 def workspace_option(command: Command) -> Command:

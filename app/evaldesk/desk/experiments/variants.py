@@ -207,6 +207,7 @@ def plan_experiment(
     budget: str | None = None,
     drops_worse: bool = False,
     allows_equal: bool = False,
+    gate_variants: Sequence[str] = (),
 ) -> ExperimentPlan:
     """The plan of an experiment of these runs. Raises UsageError for variants that cannot be compared, and for a name.
 
@@ -223,6 +224,7 @@ def plan_experiment(
         drops_worse=drops_worse,
         n_looks=max(each.config.n for each in run_plans),
         factors=tuple(factors),
+        gate_variants=tuple(gate_variants),
     )
     check_variants(plan, run_plans, allows_equal=allows_equal)
     return plan

@@ -81,13 +81,14 @@ def _bar(value: Any) -> Bar:
 def _of_file(path: Path) -> Baseline:
     try:
         value = json.loads(read_regular_file(path).decode("utf-8-sig"))
-        version, days = value.get("version", 1), ONE_DAY
+        version, days, shard = value.get("version", 1), ONE_DAY, ""
         cases = tuple(_first_version(value)) if version == 1 else ()
         bars: dict[str, tuple[Bar, ...]] = {}
         if version in (_OF_BYTES, VERSION):
             cases = tuple(played_case(case) for run in value["runs"] for case in run["cases"])
             bars = {str(case["evalset"]): bars_of_run(run) for run in value["runs"] for case in run["cases"][:1]}
             days = days_of_runs(value["runs"])
+            shard = next((_shard_words(run["shard"]) for run in value["runs"] if run.get("shard")), "")
         if version == _OF_BYTES:
             cases = tuple(replace(case, key=replace(case.key, digest="")) for case in cases)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -99,7 +100,11 @@ def _of_file(path: Path) -> Baseline:
         raise UsageError(f"--baseline {path}: {why}; name a file that `evaldesk eval -o FILE.json` wrote") from error
     if version not in range(1, VERSION + 1):
         raise UsageError(f"--baseline {path}: version {version!r} is not known, versions 1 to {VERSION} are")
-    return Baseline(path.name, cases, bars=bars, days=days)
+    return Baseline(path.name, cases, bars=bars, days=days, shard=shard)
+
+
+def _shard_words(shard: Any) -> str:
+    return f"{int(shard['number'])}/{len(shard['sizes'])}"
 
 
 def bars_of_run(run: Any) -> tuple[Bar, ...]:

@@ -397,6 +397,7 @@ async def _evaluate_variants(call: _Call, request: _VariantRequest) -> Experimen
                 budget=call.options.overrides.get("budget"),
                 drops_worse=request.drops_worse,
                 allows_equal=request.allows_equal,
+                gate_variants=request.gate_variants,
             )
             experiments = ExperimentDesk(bench.store, bench.runs)
             experiment_id = await experiments.start(plan, run_plans)

@@ -29,7 +29,8 @@ MAX_SOURCES = 20
 class RunSource:
     """A stored run or a result file: its name, its cases, and why its trials are no fresh evidence.
 
-    `changes` are those of eval set, criteria and gates since the baseline, where both are stored runs.
+    `changes` are those of eval set, criteria and gates since the baseline, where both are stored runs. A
+    `shard`, such as 2/5, is a part of a run.
     """
 
     name: str
@@ -38,6 +39,7 @@ class RunSource:
     summary: RunSummary | None = None
     changes: Sequence[RunDifference] = ()
     changes_words: str = ""
+    shard: str = ""
 
     @property
     def run_id(self) -> int | None:
@@ -127,7 +129,12 @@ def _check_names(names: Sequence[str], kinds: str) -> None:
 def _of_file(name: str) -> RunSource:
     baseline = read_baseline_file(name)
     cases = baseline.cases if baseline else ()
-    return RunSource(name, [replace(case, key=replace(case.key, evalset="")) for case in cases], "file")
+    return RunSource(
+        name,
+        [replace(case, key=replace(case.key, evalset="")) for case in cases],
+        "file",
+        shard=baseline.shard if baseline else "",
+    )
 
 
 def _of_run(runs: StoredRuns, name: str) -> RunSource:
@@ -145,7 +152,7 @@ def _of_run(runs: StoredRuns, name: str) -> RunSource:
         for key, row in zip(keys, rows, strict=True)
     ]
     mark = "imported" if is_imported(config) else "replayed" if repeats_recorded(config) else ""
-    return RunSource(f"run {summary.id}", cases, mark, summary)
+    return RunSource(f"run {summary.id}", cases, mark, summary, shard=config.shard or "")
 
 
 def left_out_places(sources: Sequence[RunSource]) -> frozenset[CasePosition]:
@@ -183,8 +190,13 @@ def compare_sources(sources: Sequence[RunSource], baseline: int = 0, max_drop: f
             }
     unranked = {source.name for source in sources if source.mark in ("imported", "replayed")}
     analysis = analyse(rates, first.name, unranked=unranked)
+    shards = {source.name for source in sources if source.shard}
     drops = [
-        Drop(each.variant, -each.comparison.difference if each.comparison else None, each.n_cases)
+        Drop(
+            each.variant,
+            -each.comparison.difference if each.comparison and not shards & {each.variant, first.name} else None,
+            each.n_cases,
+        )
         for each in analysis.differences
     ]
     return SourceComparison(sources, analysis, drops, max_drop)
