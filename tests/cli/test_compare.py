@@ -142,7 +142,7 @@ def test_the_summary_is_markdown(home: Path, tmp_path: Path, monkeypatch: pytest
         (("1", "1"), "named twice"),
         (tuple(map(str, range(1, 22))), "2 to 20"),
         (("1", "missing.json"), "missing"),
-        (("1", "3", "--max-drop", "nan"), "nan is no number between 0 and 1"),
+        (("1", "3", "--max-drop", "nan"), "nan is not a number between 0 and 1"),
         (("1", "3", "--max-drop", "inf"), "inf"),
     ],
 )

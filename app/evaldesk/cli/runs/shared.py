@@ -35,7 +35,7 @@ class FiniteRange(click.FloatRange):
         """The number. Raises click.BadParameter."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value} is no number between {self.min} and {self.max}", param, ctx)
+            self.fail(f"{value} is not a number between {self.min} and {self.max}", param, ctx)
         return number
 
 
