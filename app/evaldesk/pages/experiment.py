@@ -10,7 +10,7 @@ from typing import Any
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.experiments.confirming import pair_to_confirm
-from evaldesk.desk.experiments.results import Results, analyse_runs, analysis_against, counts_that_count, results
+from evaldesk.desk.experiments.results import Results, analyse_runs, counts_that_count, results_against
 from evaldesk.desk.runs.set_changes import changes_on_page
 from evaldesk.errors import NotFoundError
 from evaldesk.model.conclusion import Interval
@@ -19,8 +19,8 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.analysis_plots import Forest, Scatter, forest_of, scatter_of
 from evaldesk.pages.experiment_files import failure_sentences
-from evaldesk.pages.runs.table import CaseTable, RowColumn, SquaresCell, TableGroup, read_table, table_layout
-from evaldesk.pages.runs.table_query import TableQuery
+from evaldesk.pages.runs.table import PAGE_SIZE, CaseTable, RowColumn, SquaresCell, TableGroup, read_table, table_layout
+from evaldesk.pages.runs.table_query import TableQuery, number_text
 from evaldesk.statistics.intervals import t_95
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.run_store import is_playable
@@ -75,25 +75,35 @@ class ExperimentPage:
     is_live: bool
 
     def export_href(self, name: str) -> str:
-        """The address of an export of the table of its runs."""
-        query = replace(self.table.query, base=f"/table/{name}", names_runs=True, baseline=0)
-        return query.href()
+        """The address of an export of the experiment, against the baseline of the page."""
+        query = self.table.query
+        return TableQuery(f"{query.base}/{name}", query.run_ids, baseline=query.baseline).href()
+
+
+def chosen_results(desk: Desk, experiment_id: int, values: Mapping[str, str]) -> Results:
+    """The results of an experiment against the baseline that an address names. Raises NotFoundError."""
+    loaded = results_against(desk.store, experiment_id, number_text(values.get("baseline", "")))
+    if not any(each.run_id for each in loaded.experiment.members):
+        raise NotFoundError(f"the runs of experiment {experiment_id} were deleted")
+    return loaded
 
 
 def read_experiment_page(
-    desk: Desk, experiment_id: int, values: Mapping[str, str], rows: Sequence[int] | None = None
+    desk: Desk,
+    experiment_id: int,
+    values: Mapping[str, str],
+    rows: Sequence[int] | None = None,
+    most: int = PAGE_SIZE,
 ) -> ExperimentPage:
     """The page of an experiment by the parts of its address, or with these `rows` alone.
 
     Raises NotFoundError; UsageError for a cursor.
     """
     store = desk.store
-    loaded = results(store, experiment_id)
+    loaded = chosen_results(desk, experiment_id, values)
     experiment, plan = loaded.experiment, loaded.experiment.plan
     names = {each.run_id: plan.variants[each.variant_index].name for each in experiment.members if each.run_id}
     run_ids = list(names)
-    if not run_ids:
-        raise NotFoundError(f"the runs of experiment {experiment_id} were deleted")
     first = next((each for each in run_ids if str(each) == values.get("baseline")), 0)
     members = {each.run_id: each.variant_index for each in experiment.members}
     own_first = next((each for each in run_ids if members[each] == plan.baseline), run_ids[0])
@@ -105,13 +115,11 @@ def read_experiment_page(
         if each.run_id and each.variant_index in experiment.dropped
     }
     marks |= {run.id: "failed" for run in loaded.runs.values() if run.status == "failed"}
-    table = read_table(desk, query, titles=names, marks=marks, rows=rows)
+    table = read_table(desk, query, titles=names, marks=marks, rows=rows, most=most)
     run_by_id = {run.id: run for run in loaded.runs.values()}
     summaries = [run_by_id[run_id] for run_id in ordered if run_id in run_by_id]
     letters = {names[run_id]: letter for run_id, letter in table.letters.items()}
     analysis = loaded.analysis
-    if first and first != own_first:
-        analysis = analysis_against(store, loaded, members[first])
     runs_by_name = {names[summary.id]: summary for summary in summaries}
     panel = analysis_panel(
         store.runs, analysis, letters, runs_by_name, effect_sentences(analysis.effects, plan.factors)

@@ -29,12 +29,7 @@ def experiment_lines(results: Results) -> list[str]:
     analysis, plan = results.analysis, results.experiment.plan
     lines = [f"Experiment {results.experiment.id}, {plan.name}: {analysis_sentence(analysis)}."]
     lines.append(f"{best_sentence(analysis)}.")
-    if results.is_cut:
-        lines.append(
-            f"Not all trials were played: only {counted(results.n_blocks, 'trial')} of each case count, which all "
-            "variants have."
-        )
-    lines += _unequal_trials(results)
+    lines += _cut_sentences(results) + _unequal_trials(results)
     for each in analysis.rates:
         lines.append(_variant_line(results, each))
     lines += [f"{sentence}." for sentence in effect_sentences(analysis.effects, plan.factors)]
@@ -50,6 +45,13 @@ def failure_sentences(results: Results) -> list[str]:
         f"of {run.n_trials:,}: {run.reason}"
         for index, run in failures
     ]
+
+
+def _cut_sentences(results: Results) -> list[str]:
+    if not results.is_cut:
+        return []
+    n_trials = counted(results.n_blocks, "trial")
+    return [f"Not all trials were played: only {n_trials} of each case count, which all variants have."]
 
 
 def _unequal_trials(results: Results) -> list[str]:
@@ -76,7 +78,7 @@ def experiment_markdown(results: Results) -> str:
     sentences = [*effect_sentences(analysis.effects, plan.factors), luck_sentence(analysis)]
     lines += [
         "",
-        *_unequal_trials(results),
+        *(f"- {sentence}" for sentence in _cut_sentences(results) + _unequal_trials(results)),
         *(f"- {_cell(each)}" for each in failure_sentences(results)),
         *(f"- {_cell(sentence)}." for sentence in sentences if sentence),
     ]

@@ -6,7 +6,7 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -17,6 +17,7 @@ from evaldesk import paths
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import TEXT_LIMIT
+from evaldesk.pages.experiment import read_experiment_page
 from evaldesk.pages.reports.html import (
     Masking,
     ReportTrial,
@@ -102,6 +103,21 @@ def table_report(
     body = _ADDRESS.sub("", _render("reports/table.html", view=view, table=view.table))
     name = f"runs_{'_'.join(map(str, query.run_ids))}.html"
     return _file(name[:TEXT_LIMIT], view.title, now or datetime.now(UTC), body, masking)
+
+
+def experiment_report(
+    desk: Desk,
+    experiment_id: int,
+    values: Mapping[str, str],
+    environment: Mapping[str, str] = os.environ,
+    now: datetime | None = None,
+) -> Report:
+    """The report of an experiment against the baseline that an address names. Raises NotFoundError."""
+    values = {name: value for name, value in values.items() if name == "baseline"}
+    view, masking = read_experiment_page(desk, experiment_id, values, most=MAX_ROWS), Masking(environment)
+    view = replace(view, panel=replace(view.panel, confirmation=None))
+    body = _ADDRESS.sub("", _render("reports/experiment.html", view=view, table=view.table))
+    return _file(f"experiment_{experiment_id}.html", view.title, now or datetime.now(UTC), body, masking)
 
 
 def _write_trials(

@@ -8,13 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from tests.golden_values import golden
 
+from evaldesk.cli.experiments.show import show_experiment
 from evaldesk.desk.experiments.results import results
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn, Usage, Verdict
 from evaldesk.model.experiment import ExperimentPlan, Variant
 from evaldesk.model.run import ExperimentPart
 from evaldesk.pages.experiment_files import experiment_lines, experiment_markdown
+from evaldesk.wording.experiments import analysis_sentence
 
 if TYPE_CHECKING:
     from tests.web.runs.conftest import RunPages
@@ -225,14 +228,51 @@ def test_the_address_filters_the_table_and_htmx_gets_it_alone(pages: RunPages, e
     assert re.findall(r'<th scope="row"><a href="[^"]+">(c\d+)</a>', answer.text) == ["c11"]
 
 
-def test_the_exports_are_those_of_its_runs(pages: RunPages, experiment: dict[str, int]) -> None:
-    hrefs = re.findall(r'href="(/table/[^"]+)" download', pages.get("/experiments/1").text)
+@pytest.mark.parametrize("n_variants", [3, 22])
+def test_the_exports_of_the_page_are_those_of_the_commands(pages: RunPages, n_variants: int) -> None:
+    store, names = pages.desk.store, [f"variant {at}" for at in range(n_variants)]
+    plan = ExperimentPlan("trips", tuple(Variant(name, {"model": name}) for name in names), 7, 5)
+    number = store.experiments.begin(plan, [])
+    for index, name in enumerate(names):
+        part = ExperimentPart(number, index, name)
+        config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc", n=3, model=name, experiment=part)
+        run_id = store.runs.create(config, [Case(f"c{at}", (Turn("hi"),)) for at in range(6)])
+        cells = [(case, at) for at in range(2 if index else 3) for case in range(6)][: 12 if index else 15]
+        store.runs.record(
+            [TrialResult(run_id, case, at, "finished", "passed" if case > index else "failed") for case, at in cells]
+        )
+        store.runs.set_status(run_id, "stopped")
+    text = pages.get(f"/experiments/{number}").text
+    hrefs = re.findall(r'href="([^"]+)" download', text)
 
     report, lines, value = (pages.get(href.replace("&amp;", "&")) for href in hrefs)
 
-    assert "is worse than" in report.text
-    assert len(lines.text.splitlines()) == 13
-    assert len(json.loads(value.text)["cases"]) == 12
+    folder = str(pages.desk.settings.workspace)
+    of_commands = [
+        CliRunner().invoke(show_experiment, [str(number), option, "--workspace", folder]).output
+        for option in ("--json", "--csv")
+    ]
+    assert json.loads(value.text) == json.loads(of_commands[0])
+    assert lines.text.splitlines() == of_commands[1].splitlines()
+    assert json.loads(value.text)["is_cut"]
+    assert f"<h1>Experiment {number}, trips</h1>" in report.text
+    assert analysis_sentence(results(store, number).analysis).split("; ")[0] in report.text
+    assert "Only the first 2 trials of each case count" in report.text
+    assert all(name in report.text for name in names)
+    assert "only 2 trials of each case count" in experiment_markdown(results(store, number))
+
+
+def test_the_exports_are_against_the_baseline_of_the_page(pages: RunPages, experiment: dict[str, int]) -> None:
+    text = pages.get(f"/experiments/1?baseline={experiment['m3/p1']}&hide={experiment['m1/p1']}").text
+    hrefs = re.findall(r'href="(/experiments/1/[^"]+)" download', text)
+
+    report, lines, value = (pages.get(href.replace("&amp;", "&")) for href in hrefs)
+
+    assert "m1/p2 is better than m3/p1" in report.text
+    assert "<form" not in report.text
+    assert len(lines.text.splitlines()) == 7
+    assert json.loads(value.text)["baseline"] == "m3/p1"
+    assert [pages.get(f"/experiments/99/{name}").status_code for name in ("report", "csv", "json")] == [404] * 3
 
 
 def test_an_experiment_that_is_not_there_is_not_found(pages: RunPages) -> None:

@@ -147,12 +147,19 @@ def analyse_runs(store: Store, run_ids: Sequence[int], baseline: int = 0) -> Ana
     return analyse(rates, str(run_ids[baseline]), costs=costs, unranked=unranked)
 
 
-def analysis_against(store: Store, loaded: Results, baseline: int) -> Analysis:
-    """The analysis of an experiment against another variant than its own baseline, by its index; the trials that count
-    and the factors are the same.
+def results_against(store: Store, experiment_id: int, run_id: int) -> Results:
+    """The results with the variant of this run as the baseline, of another run with the experiment's own.
+
+    The trials that count and the factors are the same. Raises NotFoundError.
     """
+    loaded = results(store, experiment_id)
     plan, state = loaded.experiment.plan, _state(loaded.runs, loaded.n_blocks)
-    return _analysis_against(store, loaded.experiment.id, len(plan.variants), baseline, loaded.n_blocks, state)
+    members = (each for each in loaded.experiment.members if each.run_id == run_id)
+    index = next((each.variant_index for each in members), plan.baseline)
+    if index == plan.baseline:
+        return loaded
+    analysis = _analysis_against(store, experiment_id, len(plan.variants), index, loaded.n_blocks, state)
+    return replace(loaded, analysis=replace(analysis, effects=loaded.analysis.effects))
 
 
 @lru_cache(maxsize=32)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from evaldesk.desk.evalsets.masking import mask_file
 from evaldesk.desk.experiments.confirming import confirm as confirm_leader
 from evaldesk.errors import UsageError
-from evaldesk.pages.experiment import ExperimentPage, read_experiment_page
+from evaldesk.pages.experiment import ExperimentPage, chosen_results, read_experiment_page
+from evaldesk.pages.experiment_files import experiment_csv, experiment_object
 from evaldesk.pages.experiments import read_experiments
 from evaldesk.pages.runs.table_query import number_text
-from evaldesk.web.forms.fields import number_of, read_form, text_of
+from evaldesk.web.forms.fields import attachment, number_of, read_form, text_of
 from evaldesk.web.live import event_stream
 from evaldesk.web.live_table import live_messages, live_table, row_numbers
 from evaldesk.web.render import desk_of, fragment, go, number, packed, page, target_of
+from evaldesk.web.report import experiment_report
 
 
 async def index(request: Request) -> Response:
@@ -56,6 +60,30 @@ async def events(request: Request) -> Response:
     return event_stream(request, live_messages(desk, page_now.table.query.run_ids, table, render))
 
 
+async def report(request: Request) -> Response:
+    """GET /experiments/{experiment_id}/report: the page with its answer, its doubts and its cases as one HTML file."""
+    desk, experiment_id = desk_of(request), request.path_params["experiment_id"]
+    environment = desk.settings.environment
+    file = await asyncio.to_thread(experiment_report, desk, experiment_id, request.query_params, environment)
+    return attachment(file.data, file.file_name, "text/html")
+
+
+async def as_csv(request: Request) -> Response:
+    """GET /experiments/{experiment_id}/csv: a line for each variant, as `evaldesk experiment show --csv`."""
+    desk, experiment_id = desk_of(request), request.path_params["experiment_id"]
+    found = await asyncio.to_thread(chosen_results, desk, experiment_id, request.query_params)
+    file = mask_file("".join(experiment_csv(found)).encode(), desk.settings.environment)
+    return attachment(file.data, f"experiment_{experiment_id}.csv", "text/csv")
+
+
+async def as_json(request: Request) -> Response:
+    """GET /experiments/{experiment_id}/json: the experiment as `evaldesk experiment show --json` has it."""
+    desk, experiment_id = desk_of(request), request.path_params["experiment_id"]
+    found = await asyncio.to_thread(chosen_results, desk, experiment_id, request.query_params)
+    file = mask_file(json.dumps(experiment_object(found), indent=2).encode(), desk.settings.environment)
+    return attachment(file.data, f"experiment_{experiment_id}.json")
+
+
 async def confirm(request: Request) -> Response:
     """POST /experiments: play a leader against its baseline with new seeds, and show that experiment."""
     form = await read_form(request)
@@ -70,4 +98,7 @@ routes = [
     Route("/experiments", confirm, methods=["POST"]),
     Route(f"/experiments/{number('experiment_id')}", show, methods=["GET"]),
     Route(f"/experiments/{number('experiment_id')}/events", events, methods=["GET"]),
+    Route(f"/experiments/{number('experiment_id')}/report", report, methods=["GET"]),
+    Route(f"/experiments/{number('experiment_id')}/csv", as_csv, methods=["GET"]),
+    Route(f"/experiments/{number('experiment_id')}/json", as_json, methods=["GET"]),
 ]
