@@ -234,8 +234,19 @@ def test_every_item_is_on_a_page_that_is_cut_by_its_tokens(
     run = stored_run(desk, cases, [scored(n, case, records[n]) for n, case in enumerate(cases)])
     runs = [run, *(stored_run(desk, cases[:1], []) for _ in range(60))]
     (tmp_path / "calc.evalset.json").write_bytes(write_evalset(EvalSet("calc", cases=tuple(cases))))
-    inputs = {"list_runs": {}, "list_trials": {"run": str(run)}, "list_cases": {"set": "calc"}}[tool]
-    key = "id" if tool == "list_runs" else "case_id"
+    for n in range(30):
+        (tmp_path / f"set_{n:02}.evalset.json").write_bytes(
+            write_evalset(EvalSet(f"set_{n:02}", cases=tuple(cases[:1])))
+        )
+    for n in range(12):
+        (tmp_path / f"agent_{n:02}").mkdir()
+        (tmp_path / f"agent_{n:02}" / "agent.py").write_text("def root_agent(message):\n    return message\n")
+    inputs = {"list_trials": {"run": str(run)}, "list_cases": {"set": "calc"}}.get(tool, {})
+    key = {"list_trials": "case_id", "list_cases": "case_id"}.get(tool, "id")
+    wanted: list[Any] = runs[::-1] if tool == "list_runs" else [case.id for case in cases]
+    if key == "id" and tool != "list_runs":
+        wanted = [each[key] for each in answer(desk, tool)["items"]]
+        assert len(wanted) > 10
     seen: list[Any] = []
     cursor = 0
 
@@ -248,7 +259,7 @@ def test_every_item_is_on_a_page_that_is_cut_by_its_tokens(
         assert page["items"]
         cursor = page["next_cursor"]
 
-    assert seen == (runs[::-1] if tool == "list_runs" else [case.id for case in cases])
+    assert seen == wanted
 
 
 def test_all_runs_are_reached_page_by_page(desk: Desk) -> None:

@@ -45,10 +45,13 @@ def start(
     from evaldesk.model.client_budget import Budget
     from evaldesk.model.proposals import UNKNOWN_CLIENT
     from evaldesk.pages.door.playing import start_answer
+    from evaldesk.pages.door.tools import check_open
 
     client = client or (UNKNOWN_CLIENT if budget else "")
     most = Budget.read(budget) if budget else None
     with opened_desk(workspace) as desk:
+        if client:
+            check_open(desk, "run start")
         answer = asyncio.run(start_answer(desk, agent, name, cases, n, client=client, budget=most))
     _show(answer, is_json=is_json)
 

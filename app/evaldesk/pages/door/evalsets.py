@@ -29,10 +29,16 @@ N_KINDS = 20
 CASE_KEYS = ("id", "tag", "asserts")
 
 
-def evalset_items(desk: Desk) -> dict[str, Any]:
-    """The eval sets of the workspace."""
-    items = [evalset_item(file) for file in desk.evalsets.list()]
-    return {"items": items, "total_count": len(items), "page": "/evalsets"}
+def evalset_items(desk: Desk, cursor: int = 0, limit: int | None = None) -> dict[str, Any]:
+    """The eval sets of the workspace, or a page of them."""
+    files = desk.evalsets.list()
+    return page_of([evalset_item(file) for file in files[cursor:][:limit]], cursor, len(files)) | {"page": "/evalsets"}
+
+
+def page_of(items: Sequence[Any], cursor: int, n_all: int) -> dict[str, Any]:
+    """Some of `n_all` items from the place `cursor` on, and the cursor of the page behind them."""
+    end = cursor + len(items)
+    return {"items": [*items], "total_count": n_all, "next_cursor": end if items and end < n_all else None}
 
 
 def evalset_item(file: EvalSetFile) -> dict[str, Any]:

@@ -100,8 +100,17 @@ TOOLS: Mapping[str, Tool] = {
             "The agents with kind, model, tools, sub-agents, missing keys and load errors.",
             "pages.door.agents:agent_items",
             "agents --json",
+            inputs={"cursor": CURSOR, "limit": LIMIT},
+            more="list_agents with cursor",
         ),
-        Tool("list_evalsets", "The eval sets.", "pages.door.evalsets:evalset_items", "evalset list --json"),
+        Tool(
+            "list_evalsets",
+            "The eval sets.",
+            "pages.door.evalsets:evalset_items",
+            "evalset list --json",
+            inputs={"cursor": CURSOR, "limit": LIMIT},
+            more="list_evalsets with cursor",
+        ),
         Tool(
             "list_cases",
             "The cases of an eval set. The filter has words, id:PART, tag:TAG and asserts:no.",
