@@ -33,7 +33,7 @@ def messages(place: CommandFolder, run_id: int) -> list[str]:
 
 
 def test_a_case_is_played_by_its_own_model_and_not_by_that_of_the_run(place: CommandFolder) -> None:
-    (place.folder / "evaldesk.toml").write_text('models = ["demo/user"]\n[user]\nmodel = "nobody/else"\n')
+    (place.folder / "evaldesk.toml").write_text('models = ["demo/user"]\n[user]\nmodel = "openai/else"\n')
 
     place.eval(write(place))
 

@@ -30,7 +30,7 @@ def test_what_is_asked_for_stays_and_the_rest_is_filled_up() -> None:
 
     assert found.limits == Limits(turn_timeout_s=1, tool_timeout_s=6)
     assert (found.model_options.temperature, found.model_options.max_tokens) == (0, 9)
-    assert found.user == UserConfig("openai/usual", max_turns=4)
+    assert found.user == UserConfig("openai/usual", max_turns=4, models=("openai/usual",))
     assert found.recording == Recording("auto")
 
 
@@ -40,5 +40,5 @@ def test_a_named_model_plays_the_user_whoever_describes_it() -> None:
     usual = frozen_by(RunOptions(user_model="openai/named")).user
     other = frozen_by(RunOptions(user=described, user_model="openai/named")).user
 
-    assert usual == UserConfig("openai/named", max_turns=4)
-    assert other == UserConfig("openai/named", max_turns=2)
+    assert usual == UserConfig("openai/named", max_turns=4, models=("openai/usual",))
+    assert other == UserConfig("openai/named", max_turns=2, models=("openai/usual",))

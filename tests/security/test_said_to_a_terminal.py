@@ -104,7 +104,7 @@ def test_what_is_accepted_steers_nothing(tmp_path: Path, capsys: pytest.CaptureF
         opened.runs.record([TrialResult(run_id, at, 0, "finished", "failed", "", answered, (score,)) for at in (0, 1)])
         opened.runs.set_status(run_id, "finished")
 
-    accept.main([str(run_id), "--yes", "--workspace", str(tmp_path)], standalone_mode=False)
+    accept.main([str(run_id), "--yes", "--only", "answer", "--workspace", str(tmp_path)], standalone_mode=False)
 
     printed = capsys.readouterr()
     assert "forged" in printed.out

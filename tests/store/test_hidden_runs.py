@@ -85,6 +85,7 @@ ASKED: dict[str, Asked] = {
     "trend_cases": lambda store, run: store.runs.trend_cases([run]),
     "trend_metrics": lambda store, run: store.runs.trend_metrics([run]),
     "trend_medians": lambda store, run: store.runs.trend_medians([run]),
+    "quarantine_runs": lambda store, run: store.runs.quarantine_runs(imported_agent(HIDDEN).id, [HIDDEN]),
     "set_runs": lambda store, run: store.runs.set_runs(HIDDEN, imported_agent(HIDDEN).id),
     "set_status": lambda store, run: store.runs.set_status(run, "running"),
     "end": lambda store, run: store.runs.end(run, "finished", lease=1),

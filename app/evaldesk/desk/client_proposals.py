@@ -32,7 +32,14 @@ from evaldesk.formats import case_from_json, case_from_text, case_to_json
 from evaldesk.matching.case_version import case_version
 from evaldesk.model import Case, JsonValue, TrialResult
 from evaldesk.model.evalset import LargeCases
-from evaldesk.model.proposals import UNKNOWN_CLIENT, Proposal, ProposalDraft, ProposalStatus, marked_client
+from evaldesk.model.proposals import (
+    REVIEWER_MARK,
+    UNKNOWN_CLIENT,
+    Proposal,
+    ProposalDraft,
+    ProposalStatus,
+    marked_client,
+)
 from evaldesk.model.stored import TrialKey
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.secrets import scrubber
@@ -98,7 +105,7 @@ class ClientProposalDesk:
         if new_case.id in CaseIds(evalset.cases):
             raise ConflictError(f"the eval set has a case {new_case.id!r} already; propose_edit changes it")
         draft = ProposalDraft("case", _text(new_case), why=why, evalset_id=evalset_id, case_id=new_case.id)
-        return self._store_draft(client, draft)
+        return self._store_draft(client_name(client), draft)
 
     def propose_edit(self, client: str, evalset_id: str, case_id: str, patch: JsonValue, why: str) -> Made:
         """Propose a change of a case as a JSON merge patch (RFC 7396) of its JSON. Raises FormatError, UsageError."""
@@ -109,7 +116,7 @@ class ClientProposalDesk:
         if after.id != case.id:
             raise UsageError(f"a patch keeps the id of the case, {case.id!r}, got {after.id!r}", field="patch")
         check_proposed(after, case)
-        return self._propose_change(client, "edit", evalset_id, case, after, why)
+        return self._propose_change(client_name(client), "edit", evalset_id, case, after, why)
 
     def propose_expectation(
         self, client: str, run_id: int, case_id: str, trial_index: int, ways: Mapping[str, str], why: str = ""
@@ -130,7 +137,7 @@ class ClientProposalDesk:
         after = staged_case.with_changes(ways)  # type: ignore[arg-type]
         draft = ProposalDraft(run=run_id, kind="expectation", after="", trial=None)
         return self._propose_change(
-            client, "expectation", staged.evalset_id, staged_case.case, after, why, draft, trial_index
+            client_name(client), "expectation", staged.evalset_id, staged_case.case, after, why, draft, trial_index
         )
 
     def propose_answer(self, reader: str, run_id: int, key: TrialKey, turn: int, text: str) -> Made:
@@ -153,7 +160,8 @@ class ClientProposalDesk:
         turns[turn] = replace(turns[turn], expected=replace(turns[turn].expected, reference=text.strip()))
         draft = ProposalDraft(run=run_id, kind="expectation", after="", trial=None)
         after = replace(case, turns=tuple(turns))
-        return self._propose_change(name, "expectation", evalset_id, case, after, "", draft, key[1])
+        made_by = f"{REVIEWER_MARK}{name}"
+        return self._propose_change(made_by, "expectation", evalset_id, case, after, "", draft, key[1])
 
     def propose_finding(
         self, client: str, run_id: int, case_id: str, key: tuple[int, int], turn: int | None, texts: TypedFinding
@@ -189,7 +197,7 @@ class ClientProposalDesk:
             run=run_id,
             trial=key,
         )
-        return self._store_draft(client, draft)
+        return self._store_draft(client_name(client), draft)
 
     def propose_kind(self, client: str, texts: TypedMode) -> Made:
         """Propose a kind of failure. Raises UsageError, also for one that exists."""
@@ -198,11 +206,11 @@ class ClientProposalDesk:
             mode = self._desk.failures.find_mode(mode_texts["name"])
             raise UsageError(f"there is a kind of failure “{mode.name}” already; propose_finding can name it")
         draft = ProposalDraft("kind", json.dumps(mode_texts, ensure_ascii=False), case_id=mode_texts["name"])
-        return self._store_draft(client, draft)
+        return self._store_draft(client_name(client), draft)
 
     def _propose_change(
         self,
-        client: str,
+        made_by: str,
         kind: Any,
         evalset_id: str,
         before: Case,
@@ -223,14 +231,14 @@ class ClientProposalDesk:
             index = next((at for at, name in ids_by_index.items() if name == before.id), None)
             trial = None if index is None else (index, trial_index)
         draft = ProposalDraft(kind, _text(after), _text(before), why, evalset_id, before.id, run, trial)
-        return self._store_draft(client, draft)
+        return self._store_draft(made_by, draft)
 
-    def _store_draft(self, client: str, draft: ProposalDraft) -> Made:
+    def _store_draft(self, made_by: str, draft: ProposalDraft) -> Made:
         why = checked_note(draft.why, MAX_TEXT, "why")
         after = self._scrub(draft.after.encode()).decode()
         stored = replace(draft, after=after, why=self._scrub_text(why), case_id=self._scrub_text(draft.case_id))
         is_masked = (stored.after, stored.why) != (draft.after, why)
-        proposal_id, is_joined = self._store.propose(stored, client_name(client))
+        proposal_id, is_joined = self._store.propose(stored, made_by)
         return Made(proposal_id, is_joined, is_masked)
 
     def current(self, draft: ProposalDraft) -> Case:

@@ -33,6 +33,10 @@ def marked_client(name: str) -> str:
     return name if is_name_of_client(name) else f"{CLIENT_MARK} {name}"
 
 
+REVIEWER_MARK = "reviewer:"
+"""Before the stored name of a person who made a proposal; the name of a coding agent begins with its own mark."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProposalDraft:
     """A proposal that is not stored yet.

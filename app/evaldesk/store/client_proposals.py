@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, insert, select, update
 
 from evaldesk.errors import ConflictError, NotFoundError
-from evaldesk.model.proposals import CaseEdit, Proposal, ProposalDraft, ProposalStatus, marked_client
+from evaldesk.model.proposals import REVIEWER_MARK, CaseEdit, Proposal, ProposalDraft, ProposalStatus, marked_client
 from evaldesk.store.database import StorePart
 from evaldesk.store.tables.proposals import CASE_EDIT, PROPOSAL
 from evaldesk.wire import to_json
@@ -43,7 +43,7 @@ class ClientProposalStore(StorePart):
             is_same = columns.digest.in_((digest, _digest(draft)))  # older ones have the digest of the reason too
             same = connection.execute(select(columns.id, columns.client).where(is_open, is_same)).first()
             if same is not None:
-                names = dict.fromkeys((*_clients(same.client), client))
+                names = dict.fromkeys((*same.client.split(SEPARATOR), client))
                 more = {"n_times": columns.n_times + 1, "client": SEPARATOR.join([*names][:MAX_CLIENTS])}
                 connection.execute(update(PROPOSAL).where(columns.id == same.id).values(more))
                 return int(same.id), True
@@ -148,7 +148,13 @@ def _digest(draft: ProposalDraft) -> str:
 
 
 def _clients(names: str) -> tuple[str, ...]:
-    return tuple(map(marked_client, names.split(SEPARATOR)))
+    """The names of the people and coding agents behind a proposal; older names of coding agents have no mark."""
+    return tuple(
+        dict.fromkeys(
+            name.removeprefix(REVIEWER_MARK) if name.startswith(REVIEWER_MARK) else marked_client(name)
+            for name in names.split(SEPARATOR)
+        )
+    )
 
 
 def _row(draft: ProposalDraft) -> dict[str, Any]:
