@@ -384,6 +384,9 @@ function press(element) {
   }
   if (isTyping(element)) element.focus();
   else element.click();
+  // A form that a letter opens takes the next letters: else each of them would be a key of the page.
+  const opened = element.matches("summary") && element.parentElement.open ? element.parentElement : null;
+  (opened?.querySelector("textarea") ?? opened?.querySelector("input:not([type=hidden])"))?.focus();
   return true;
 }
 

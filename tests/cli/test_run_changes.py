@@ -179,6 +179,18 @@ def test_a_criterion_that_follows_from_the_cases_has_their_author(
     ]
 
 
+def test_chosen_cases_that_assert_no_state_drop_no_criterion(played: CommandFolder) -> None:
+    (played.folder / "test_config.json").unlink()
+    path = played.folder / "words.evalset.json"
+    value: dict[str, Any] = json.loads(path.read_text())
+    value["eval_cases"][0]["final_session_state"] = {"a": 1}
+    path.write_text(json.dumps(value))
+    _eval_by_set(played)
+    assert played.run("eval", played.agent, f"{path}:case_2", "--n", 2).exit_code in (0, 1)
+
+    assert {kind for kind, *_ in _items(played, 3, 4)} == {"selection"}
+
+
 def test_a_run_of_a_coding_agent_hides_no_edit(played: CommandFolder) -> None:
     """A coding agent that edits the file and tries it: the next run of a person is compared with that of a person."""
     path = played.folder / "words.evalset.json"

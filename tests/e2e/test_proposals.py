@@ -22,6 +22,27 @@ def propose(someone: Visitor, name: str) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=300)
 
 
+@pytest.mark.parametrize(("key", "field"), [("i", "#reply"), ("e", "#edited")])
+def test_letters_after_the_key_that_opens_a_form_are_typed_into_it(visit: Visit, key: str, field: str) -> None:
+    someone = visit("desktop")
+    page = someone.page
+    propose(someone, f"typed after {key}")
+    someone.goto("/proposals")
+    page.get_by_role("link", name=f"typed after {key}").first.click()
+    address = page.url
+
+    page.locator("main").focus()
+    page.keyboard.press(key)
+    expect(page.locator(field)).to_be_focused()
+    page.keyboard.type("agreed")
+
+    assert page.url == address
+    expect(page.get_by_role("button", name="Accept", exact=False).first).to_be_visible()
+    assert "agreed" in page.locator(field).input_value()
+    page.get_by_role("button", name="Refuse").first.click()  # the desk is that of other tests too
+    expect(page.get_by_text("Refused by").first).to_be_visible()
+
+
 @pytest.mark.parametrize("device", ["desktop", "phone"])
 def test_a_proposal_is_accepted_at_its_object_and_taken_back_by_key(
     visit: Visit, resident: Visitor, device: str

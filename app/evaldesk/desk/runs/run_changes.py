@@ -228,11 +228,14 @@ def _criteria(ends: _Ends, cases: Sequence[RunDifference]) -> Iterator[RunDiffer
     names = [name for name in dict.fromkeys((*earlier_values, *now)) if earlier_values.get(name) != now.get(name)]
     who = _author_of_changed_criteria(ends) if names else ""
     case_authors = ", ".join(dict.fromkeys(each.who for each in cases[:MOST_AUTHORS]))
+    is_choice = bool(cases) and all(each.kind == "selection" for each in cases)
     for name in names:
         words = f"{_criterion_words(earlier_values.get(name))} -> {_criterion_words(now.get(name))}"
         follows_cases = [earlier_values.get(name), now.get(name)].count(None) == 1 and any(
             each in CRITERIA_OF_CASES for each in (earlier_values.get(name), now.get(name))
         )
+        if follows_cases and is_choice:
+            continue  # the chosen cases assert something else; the set and its criteria are as before
         yield RunDifference("criterion", name, words, case_authors if follows_cases and case_authors else who)
 
 
