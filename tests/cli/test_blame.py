@@ -196,7 +196,7 @@ def test_a_coding_agent_finds_the_decisive_turn_within_the_budget(
     again = tool_answer(talk.folder, "blame", FAILED | {"again": True}, client(0.5))
     assert (started["status"], again["id"]) == ("planned", started["id"])  # it goes on
     assert _spent(talk) == 0.5  # all of the day until it is over
-    with pytest.raises(UsageError, match="is spent for this day"):
+    with pytest.raises(UsageError, match="is held by search 1 until the end"):
         tool_answer(talk.folder, "fork", FAILED | {"turn": 2}, client(0.5))
 
     (command,) = handed

@@ -265,7 +265,10 @@ def test_a_run_of_a_client_without_a_name_is_no_persons_run(
 
     async def steps(client: Any) -> None:
         assert (await value_of(client, "start_run", inputs))["started_by"] == "a coding agent"
-        assert "is spent for this day" in (await value_of(client, "start_run", inputs, is_error=True))["error"]
+        assert (
+            "is held by run 3 until the end; wait for it, or stop it"
+            in (await value_of(client, "start_run", inputs, is_error=True))["error"]
+        )
 
     driven(played.folder, Caller(allowed=EVERYTHING, budget=lasting_budget(5)), steps, name)
 
@@ -283,7 +286,7 @@ def test_a_run_that_a_command_starts_within_a_budget_counts_against_it(
 
     assert (of_person.exit_code, first.exit_code) == (0, 0)
     assert json.loads(first.stdout)["started_by"] == "coding agent Claude Code"
-    assert "is spent for this day" in str(second.exception)
+    assert "is held by run 4 until the end" in str(second.exception)
 
 
 def test_runs_that_are_asked_for_at_once_share_the_budget_of_the_day(

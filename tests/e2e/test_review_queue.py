@@ -63,6 +63,19 @@ def _labels(someone: Visitor, queue: str) -> list[tuple[str, str]]:
     return [(trial, re.sub(r"<[^>]*>", "", cell).strip()) for trial, cell in rows]
 
 
+def test_a_corrected_answer_is_typed_behind_its_key_and_labels_nothing(someone: Visitor) -> None:
+    queue, page = _queue(someone), someone.page
+    address = page.url
+
+    page.keyboard.press("c")
+    expect(page.locator("#answer-text")).to_be_focused()
+    page.keyboard.type("2 of them are prime")
+
+    expect(page.locator("#answer-text")).to_have_value("2 of them are prime")
+    assert page.url == address
+    assert {verdict for _, verdict in _labels(someone, queue)} == {"unread"}
+
+
 def test_a_queue_of_50_is_read_by_keyboard_alone_at_10_ms_between_keys(someone: Visitor) -> None:
     queue, page = _queue(someone), someone.page
     before = _labels(someone, queue)

@@ -27,6 +27,7 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.store import Store
 
+MOST_NAMED = 3
 MAX_RUNS_A_DAY = 1_000
 LOOK_S = 0.2
 MAX_WAIT_S = 50.0
@@ -65,6 +66,15 @@ def spent_today(desk: Desk, now: datetime | None = None) -> float:
         limit = run.config.gates.max_cost or 0.0
         total += limit if run.status in LIVE or run.whole_cost is None else run.whole_cost
     return total
+
+
+def _live_names(desk: Desk) -> list[str]:
+    """The runs and searches of coding agents that go on, as `run 12`, newest first; each holds its limit."""
+    runs = desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY, has_forks=True)
+    searches = [each.id for each in desk.store.blames.live() if each.plan.note == MARK]
+    in_search = {run.id for run in runs if run.config.fork and search_of(run.config.fork) in searches}
+    live_runs = [run.id for run in runs if is_of_client(run) and run.status in LIVE and run.id not in in_search]
+    return [*(f"search {each}" for each in searches), *(f"run {each}" for each in live_runs)][:MOST_NAMED]
 
 
 def is_of_client(run: RunSummary) -> bool:
@@ -147,9 +157,13 @@ async def _rest_of(desk: Desk, budget: Budget | None) -> AsyncIterator[float | N
         now = budget.clock() if budget.clock else None
         usd_left = budget.usd - await asyncio.to_thread(spent_today, desk, now)
         if usd_left <= 0:
-            raise UsageError(
-                f"the budget of {budget.usd:g} US dollars is spent for this day; a person can raise --budget"
+            holders = await asyncio.to_thread(_live_names, desk)
+            words = (
+                f"is held by {' and '.join(holders)} until the end; wait for it, or stop it"
+                if holders
+                else "is spent for this day; a person can raise --budget"
             )
+            raise UsageError(f"the budget of {budget.usd:g} US dollars {words}")
         yield usd_left
 
 

@@ -24,6 +24,19 @@ SCRIPT, LLM = "benchmarks/numbers/run_infer.py", ".llm_config/example.json"
 FOLDER = "eval_outputs/we__numbers-test/gpt-9_maxiter_first"
 
 
+SCORES = {
+    ("n3", "0"): ("passed", "1.0"),
+    ("n3", "1"): ("passed", "1.0"),
+    ("n4", "0"): ("failed", "0.0"),
+    ("n4", "1"): ("passed", "1.0"),
+    ("n5", "0"): ("passed", "1.0"),
+    ("n5", "1"): ("passed", "1.0"),
+    ("n6", "0"): ("errored", ""),
+    ("n6", "1"): ("errored", ""),
+}
+"""The verdict and the score of each attempt of the sample, by instance and attempt."""
+
+
 def benchmark(root: Path, *arguments: str, own: tuple[str, ...] = (), **variables: str) -> Any:
     command = [sys.executable, "-m", "evaldesk", "benchmark", *own, SCRIPT, LLM, *arguments]
     return subprocess.run(
@@ -67,16 +80,7 @@ def test_attempts_are_trials_and_the_critic_is_their_metric(checkout: Path) -> N
     code, out, err = json.loads((checkout / "ended.json").read_text())
 
     assert code == 0, out + err
-    assert scores_of(checkout) == {
-        ("n3", "0"): ("passed", "1.0"),
-        ("n3", "1"): ("passed", "1.0"),
-        ("n4", "0"): ("failed", "0.0"),
-        ("n4", "1"): ("passed", "1.0"),
-        ("n5", "0"): ("passed", "1.0"),
-        ("n5", "1"): ("passed", "1.0"),
-        ("n6", "0"): ("errored", ""),
-        ("n6", "1"): ("errored", ""),
-    }
+    assert scores_of(checkout) == SCORES
 
 
 @pytest.mark.server
@@ -160,16 +164,7 @@ def test_attempts_in_containers_are_played_judged_adopted_and_not_played_again(t
     all_names = container_names(tmp_path / "docker")
 
     assert first.returncode == 0, first.stdout + first.stderr
-    assert scores_of(root) == {
-        ("n3", "0"): ("passed", "1.0"),
-        ("n3", "1"): ("passed", "1.0"),
-        ("n4", "0"): ("failed", "0.0"),
-        ("n4", "1"): ("passed", "1.0"),
-        ("n5", "0"): ("passed", "1.0"),
-        ("n5", "1"): ("passed", "1.0"),
-        ("n6", "0"): ("errored", ""),
-        ("n6", "1"): ("errored", ""),
-    }
+    assert scores_of(root) == SCORES
     chosen = rows(root)
     assert {name: row["attempt"] for name, row in chosen.items()} == {"n3": 2, "n4": 2, "n5": 2}
     assert {row["test_result"]["seen"] for row in chosen.values()} == {f"/workspace\n{n}\n" for n in (3, 4, 5)}

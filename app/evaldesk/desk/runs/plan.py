@@ -768,7 +768,7 @@ def options_like(config: RunConfig) -> RunOptions:
     values = {
         name: value for name, value in option_values(config).items() if value is not None and name not in OF_ONE_RUN
     }
-    return RunOptions(criteria=config.criteria, user=config.user, like=config, **values)
+    return RunOptions(criteria=config.criteria, user=config.user, like=config, is_by_file=config.is_by_file, **values)
 
 
 async def read_subject(

@@ -57,9 +57,9 @@ class RunDifference:
 
 def differences(store: Store, before: RunSummary, after: RunSummary) -> list[RunDifference]:
     """The changed cases, then criteria, then gates; at most MAX_CASES cases."""
-    ends = _Ends(store, before, after)
-    cases = [*islice(_cases(ends), MAX_CASES)]
-    return [*cases, *_criteria(ends, cases), *_gates(before, after)]
+    pair = _RunPair(store, before, after)
+    cases = [*islice(_cases(pair), MAX_CASES)]
+    return [*cases, *_criteria(pair, cases), *_gates(before, after)]
 
 
 def run_before(store: Store, run: RunSummary) -> RunSummary | None:
@@ -96,23 +96,23 @@ def _amount(kind: ChangeKind, changes: Sequence[RunDifference]) -> str:
     return f"{len(changes):,} {noun} (by: {', '.join(names[:MOST_AUTHORS])}{more})"
 
 
-def _cases(ends: _Ends) -> Iterator[RunDifference]:
-    before, after, store = ends.before, ends.after, ends.store
+def _cases(pair: _RunPair) -> Iterator[RunDifference]:
+    before, after, store = pair.before, pair.after, pair.store
     earlier_values, now = (dict(store.runs.case_versions(run.id)) for run in (before, after))
     edited_ids = [name for name in now if earlier_values.get(name) != now[name]]
     removed_ids = [name for name in earlier_values if name not in now]
     ids = [*edited_ids, *removed_ids][:MAX_CASES]
-    last_values = now if after is ends.last else earlier_values
-    authors = ends.authors({name: last_values.get(name, "") for name in ids})
+    last_values = now if after is pair.last else earlier_values
+    authors = pair.authors({name: last_values.get(name, "") for name in ids})
     for name in edited_ids:
         if name in earlier_values:
             yield RunDifference("case", name, "edited", authors.get(name, OUTSIDE))
-        elif ends.is_there(before, name):
+        elif pair.is_there(before, name):
             yield RunDifference("selection", name, "played only now", _starter(after))
         else:
             yield RunDifference("case", name, "added", authors.get(name, OUTSIDE))
     for name in removed_ids:
-        if ends.is_there(after, name):
+        if pair.is_there(after, name):
             yield RunDifference("selection", name, "not played now", _starter(after))
         else:
             yield RunDifference("case", name, "deleted", authors.get(name, OUTSIDE))
@@ -138,7 +138,7 @@ def _quarantine(
         yield RunDifference("case", name, words, move.author if move and move.version == version else OUTSIDE)
 
 
-class _Ends:
+class _RunPair:
     """Two runs of one eval set, and the versions that the set had from the first of them to the last.
 
     `steps` are these versions with their contents, oldest first; empty where they are not stored. Where a version comes
@@ -157,6 +157,9 @@ class _Ends:
             versions = reversed(self._versions[last : first + 1])
             self.steps = [(version, store.set_versions.content(version.number)) for version in versions]
         self._has_lists = bool(self.steps) and not any(content.is_cut for _, content in self.steps)
+        self._ids_at_first, self._ids_at_last = (
+            {case_id for case_id, _ in self.steps[place][1].cases} if self._has_lists else set() for place in (0, -1)
+        )
 
     def _place(self, run: RunSummary) -> int | None:
         """The place of the version that a run played in the list of versions; None where it is not stored."""
@@ -171,8 +174,7 @@ class _Ends:
         if not self._has_lists:
             is_same_set = bool(run.config.set_version) and run.config.set_version == other.config.set_version
             return is_same_set or run.n_cases >= other.n_cases
-        _, content = self.steps[0 if run is self.first else -1]
-        return any(own_id == case_id for own_id, _ in content.cases)
+        return case_id in (self._ids_at_first if run is self.first else self._ids_at_last)
 
     def authors(self, versions: Mapping[str, str]) -> Mapping[str, str]:
         """The author of each case as the last run had it: the id and its version, empty for one that was gone.
@@ -184,8 +186,9 @@ class _Ends:
             return dict.fromkeys(versions, _starter(self.last))
         authors = self._authors_by_steps(versions) if self._has_lists else self._authors_by_edits(versions)
         for proposal in self.store.client_proposals.list("accepted", evalset_id=self.evalset_id):
-            draft = proposal.accepted_draft
-            if draft.case_id in authors and draft.kind in ("case", "edit", "expectation"):
+            draft, decided_at = proposal.accepted_draft, proposal.decided_at
+            is_between = decided_at is not None and self.first.created_at <= decided_at <= self.last.created_at
+            if is_between and draft.case_id in authors and draft.kind in ("case", "edit", "expectation"):
                 with suppress(FormatError):  # of a row that another program wrote, which says nothing of an author
                     version = case_version(case_from_text(draft.after, "the proposal"))
                     if versions[draft.case_id] == version:
@@ -219,14 +222,14 @@ class _Ends:
         return ""
 
 
-def _criteria(ends: _Ends, cases: Sequence[RunDifference]) -> Iterator[RunDifference]:
+def _criteria(pair: _RunPair, cases: Sequence[RunDifference]) -> Iterator[RunDifference]:
     """The changed criteria. Those of the set have the author of their change, default ones those of the cases.
 
     Those of a file that a command or a test follows have no known author; others were named by the starter of the run.
     """
-    earlier_values, now = ({each.metric: each for each in run.config.criteria} for run in (ends.before, ends.after))
+    earlier_values, now = ({each.metric: each for each in run.config.criteria} for run in (pair.before, pair.after))
     names = [name for name in dict.fromkeys((*earlier_values, *now)) if earlier_values.get(name) != now.get(name)]
-    who = _author_of_changed_criteria(ends) if names else ""
+    who = _author_of_changed_criteria(pair) if names else ""
     case_authors = ", ".join(dict.fromkeys(each.who for each in cases[:MOST_AUTHORS]))
     is_choice = bool(cases) and all(each.kind == "selection" for each in cases)
     for name in names:
@@ -239,14 +242,14 @@ def _criteria(ends: _Ends, cases: Sequence[RunDifference]) -> Iterator[RunDiffer
         yield RunDifference("criterion", name, words, case_authors if follows_cases and case_authors else who)
 
 
-def _author_of_changed_criteria(ends: _Ends) -> str:
-    first, last = ends.first.config, ends.last.config
-    has_lost_criteria = first.is_by_set and not (ends.steps and ends.steps[-1][1].criteria)
-    if (last.is_by_set or has_lost_criteria) and not ends.is_older_chosen:
-        of_set = ends.author_of_criteria() if ends.steps else OUTSIDE
+def _author_of_changed_criteria(pair: _RunPair) -> str:
+    first, last = pair.first.config, pair.last.config
+    has_lost_criteria = first.is_by_set and not (pair.steps and pair.steps[-1][1].criteria)
+    if (last.is_by_set or has_lost_criteria) and not pair.is_older_chosen:
+        of_set = pair.author_of_criteria() if pair.steps else OUTSIDE
         if of_set:
             return of_set
-    return OUTSIDE if last.is_by_file else _starter(ends.last)
+    return OUTSIDE if last.is_by_file else _starter(pair.last)
 
 
 def _criterion_words(criterion: Criterion | None) -> str:

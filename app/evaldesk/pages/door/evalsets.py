@@ -19,6 +19,7 @@ from evaldesk.model.json_text import short_json
 from evaldesk.model.stored import EvalSetFile, RunSummary
 from evaldesk.pages.case_list import asserts_nothing
 from evaldesk.pages.door.filters import read_filter
+from evaldesk.pages.door.fit import items_page
 from evaldesk.pages.runs.divergences import NO_DIVERGENCE
 from evaldesk.pages.set_health.coverage import ToolCoverage
 from evaldesk.pages.set_health.health import read_health, usual_agent_id
@@ -32,13 +33,8 @@ CASE_KEYS = ("id", "tag", "asserts")
 def evalset_items(desk: Desk, cursor: int = 0, limit: int | None = None) -> dict[str, Any]:
     """The eval sets of the workspace, or a page of them."""
     files = desk.evalsets.list()
-    return page_of([evalset_item(file) for file in files[cursor:][:limit]], cursor, len(files)) | {"page": "/evalsets"}
-
-
-def page_of(items: Sequence[Any], cursor: int, n_all: int) -> dict[str, Any]:
-    """Some of `n_all` items from the place `cursor` on, and the cursor of the page behind them."""
-    end = cursor + len(items)
-    return {"items": [*items], "total_count": n_all, "next_cursor": end if items and end < n_all else None}
+    items = [evalset_item(file) for file in files[cursor:][:limit]]
+    return items_page(items, cursor, len(files)) | {"page": "/evalsets"}
 
 
 def evalset_item(file: EvalSetFile) -> dict[str, Any]:

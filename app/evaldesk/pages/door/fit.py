@@ -88,6 +88,12 @@ def fitted(
     return {**scalars, "left_out": [{"place": "all", "was": f"{size(answer):,} bytes"}], "more": outline["more"]}
 
 
+def items_page(items: Sequence[Any], cursor: int, n_all: int) -> dict[str, Any]:
+    """Some of `n_all` items from the place `cursor` on, and the cursor of the page behind them."""
+    end = cursor + len(items)
+    return {"items": [*items], "total_count": n_all, "next_cursor": end if items and end < n_all else None}
+
+
 def _cut(value: Any, place: str, longest: int, most: int, left_out: list[dict[str, str]]) -> Any:
     if isinstance(value, str) and len(value) > longest:
         left_out.append({"place": place[-80:], "was": length_words(value)})

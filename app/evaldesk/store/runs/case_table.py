@@ -309,8 +309,8 @@ def _is_found(rows: _Rows, matches: FoundCases) -> ColumnElement[bool]:
 
     if rows.driving is not None:  # the ids are the same in all runs
         indexes = sorted({index for some in matches.cases_by_run.values() for index in some})
-        found = is_among(rows.row, indexes, rows.dialect)
-        return found if matches.has_ids else or_(found, is_named(RUN_CASE.c))
+        has_text = is_among(rows.row, indexes, rows.dialect)
+        return has_text if matches.has_ids else or_(has_text, is_named(RUN_CASE.c))
     texts = [
         is_among(rows.index_of(at), matches.cases_by_run.get(run.id, ()), rows.dialect)
         for at, run in enumerate(rows.runs)

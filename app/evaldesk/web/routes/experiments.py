@@ -71,16 +71,16 @@ async def report(request: Request) -> Response:
 async def as_csv(request: Request) -> Response:
     """GET /experiments/{experiment_id}/csv: a line for each variant, as `evaldesk experiment show --csv`."""
     desk, experiment_id = desk_of(request), request.path_params["experiment_id"]
-    found = await asyncio.to_thread(chosen_results, desk, experiment_id, request.query_params)
-    file = mask_file("".join(experiment_csv(found)).encode(), desk.settings.environment)
+    results = await asyncio.to_thread(chosen_results, desk, experiment_id, request.query_params)
+    file = mask_file("".join(experiment_csv(results)).encode(), desk.settings.environment)
     return attachment(file.data, f"experiment_{experiment_id}.csv", "text/csv")
 
 
 async def as_json(request: Request) -> Response:
     """GET /experiments/{experiment_id}/json: the experiment as `evaldesk experiment show --json` has it."""
     desk, experiment_id = desk_of(request), request.path_params["experiment_id"]
-    found = await asyncio.to_thread(chosen_results, desk, experiment_id, request.query_params)
-    file = mask_file(json.dumps(experiment_object(found), indent=2).encode(), desk.settings.environment)
+    results = await asyncio.to_thread(chosen_results, desk, experiment_id, request.query_params)
+    file = mask_file(json.dumps(experiment_object(results), indent=2).encode(), desk.settings.environment)
     return attachment(file.data, f"experiment_{experiment_id}.json")
 
 
