@@ -19,6 +19,8 @@ from _pytest.pytester import SysModulesSnapshot
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from tests.distribution import (
+    SILENCE_S,
+    Watchdog,
     import_ahead,
     is_worker,
     put_first,
@@ -152,6 +154,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.random_order = seed_of_controller(config)
     elif config.option.random_order == 0:
         config.option.random_order = random.randrange(1, 10_000)
+    if not is_worker(config):
+        config.pluginmanager.register(Watchdog(SILENCE_S))
     if config.option.outcomes:
         config.pluginmanager.register(SkippedFiles() if is_worker(config) else Outcomes(config.option.outcomes))
     if config.option.cpu_by_file:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
+import time
 from collections.abc import Generator, Sequence
 from importlib import import_module
+from threading import Thread
 from typing import cast
 
 import pytest
 from xdist.scheduler.loadfile import LoadFileScheduling
-from xdist.workermanage import WorkerController
+from xdist.workermanage import Marker, WorkerController
 
 MAX_WORKERS = 4
 SEED = "evaldesk_random_order"
 TEARDOWN_S = 300.0
 """The time of a failed test for its teardown, which the slowest machine does not take."""
+SILENCE_S = 1000.0
+"""The time of a worker between two outcomes, above that of a test and its teardown together."""
 STDERR = pytest.StashKey[int]()
 """The file descriptor of the error output beside what a test writes to it."""
 N_FILES_OF_MANY = 100
@@ -79,6 +84,52 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             faulthandler.cancel_dump_traceback_later()
             os.close(item.stash[STDERR])
             del item.stash[STDERR]
+
+
+class Watchdog:
+    """Ends, in the controller, workers that report nothing for too long, with the stacks of their threads.
+
+    So a test has a name that no limit of its own process ends: a cleanup that waits after the limit was reached, a
+    lock of a library in C. xdist is also told of a worker that has ended while a process that it left holds its pipe.
+    The test in which a worker ended fails, and another plays on.
+    """
+
+    def __init__(self, silence_s: float) -> None:
+        self.silence_s = silence_s
+        self.last_outcomes: dict[WorkerController, float] = {}
+        Thread(target=self._watch, name="watchdog of workers", daemon=True).start()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: WorkerController) -> None:
+        """Begin with this worker."""
+        self.last_outcomes[node] = time.monotonic()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: WorkerController) -> None:
+        """Watch it no longer."""
+        self.last_outcomes.pop(node, None)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count from this outcome."""
+        node = getattr(report, "node", None)
+        if node in self.last_outcomes:
+            self.last_outcomes[node] = time.monotonic()
+
+    def _watch(self) -> None:
+        pause_s, gone = min(self.silence_s / 10, 10), set[WorkerController]()
+        while True:
+            time.sleep(pause_s)
+            for node, since in list(self.last_outcomes.items()):
+                process = node.gateway._io.popen  # private to execnet: decision 370
+                if node in gone:  # for a pause, in which its last words were read
+                    node.process_from_remote(Marker.END)
+                    self.last_outcomes.pop(node, None)
+                elif process.poll() is not None:
+                    gone.add(node)
+                elif time.monotonic() - since > self.silence_s:
+                    note = f"no outcome for {self.silence_s:.0f} s; the stacks of {node.gateway.id} follow"
+                    print(note, file=sys.__stderr__, flush=True)
+                    process.send_signal(signal.SIGABRT)  # pytest has faulthandler write all stacks at it
 
 
 def put_first(items: list[pytest.Item], names: Sequence[str]) -> None:

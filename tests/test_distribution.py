@@ -23,6 +23,8 @@ from tests.conftest import (
 pytest_collection_modifyitems.__globals__["LONGEST"] = ("test_z.py",)
 if "TEARDOWN_S" in os.environ:
     pytest_exception_interact.__globals__["TEARDOWN_S"] = float(os.environ["TEARDOWN_S"])
+if "SILENCE_S" in os.environ:
+    pytest_configure.__globals__["SILENCE_S"] = float(os.environ["SILENCE_S"])
 
 @pytest.fixture(scope="session")
 def own_folder(tmp_path_factory):
@@ -186,6 +188,62 @@ def test_a_teardown_that_waits_for_ever_after_a_failure_ends_its_worker_with_its
     assert result.parseoutcomes()["passed"] == 1
     result.stdout.fnmatch_lines(["worker 'gw?' crashed while running 'test_a.py::test_is_torn_down'"])
     result.stderr.fnmatch_lines(["Timeout (0:00:01)!", "*test_a.py*in torn"])
+
+
+CLEANUP_WITHOUT_END = """
+import time
+
+def test_cleans_up():
+    try:
+        time.sleep(3600)
+    finally:
+        time.sleep(3600)
+
+def test_after(): pass
+"""
+
+
+def test_a_cleanup_that_waits_for_ever_after_the_limit_ends_its_worker_with_its_stacks(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SILENCE_S", "5")
+    project.makepyfile(test_a=CLEANUP_WITHOUT_END)
+
+    result = project.runpytest_subprocess(*WORKERS, "-o", "timeout=1", timeout=PATIENCE_S)
+
+    assert result.parseoutcomes()["passed"] == 1
+    result.stdout.fnmatch_lines(["worker 'gw?' crashed while running 'test_a.py::test_cleans_up'"])
+    result.stderr.fnmatch_lines(["no outcome for 5 s; the stacks of gw? follow", "*test_a.py*in test_cleans_up"])
+
+
+KILLED_WITH_A_CHILD = """
+import os, time
+
+def test_leaves_a_process_and_is_killed():
+    process = os.fork()
+    if not process:
+        time.sleep(3600)
+        os._exit(0)
+    with open("left", "w") as left:
+        left.write(str(process))
+    os.kill(os.getpid(), 9)
+
+def test_after(): pass
+"""
+
+
+def test_a_killed_worker_whose_child_lives_on_holds_nobody(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SILENCE_S", "5")
+    project.makepyfile(test_a=KILLED_WITH_A_CHILD)
+
+    try:
+        result = project.runpytest_subprocess(*WORKERS, timeout=60)
+    finally:
+        os.kill(int((project.path / "left").read_text()), signal.SIGKILL)
+
+    result.assert_outcomes(passed=1, failed=1)
 
 
 def test_a_path_that_does_not_exist_is_named(project: pytest.Pytester) -> None:
