@@ -19,6 +19,7 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.analysis_plots import Forest, Scatter, forest_of, scatter_of
 from evaldesk.pages.experiment_files import failure_sentences
+from evaldesk.pages.experiment_progress import ExperimentProgress, progress_of
 from evaldesk.pages.runs.table import PAGE_SIZE, CaseTable, RowColumn, SquaresCell, TableGroup, read_table, table_layout
 from evaldesk.pages.runs.table_query import TableQuery, number_text
 from evaldesk.statistics.intervals import t_95
@@ -72,12 +73,21 @@ class ExperimentPage:
     n_trials: int
     cost: float | None
     active_ms: float
-    is_live: bool
+    progress: ExperimentProgress
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a variant of it is played."""
+        return self.progress.is_live
 
     def export_href(self, name: str) -> str:
         """The address of an export of the experiment, against the baseline of the page."""
         query = self.table.query
         return TableQuery(f"{query.base}/{name}", query.run_ids, baseline=query.baseline).href()
+
+    def post_href(self, name: str) -> str:
+        """The address of a form of the experiment, after which the page is shown as it is now."""
+        return replace(self.table.query, base=f"{self.table.query.base}/{name}").href()
 
 
 def chosen_results(desk: Desk, experiment_id: int, values: Mapping[str, str]) -> Results:
@@ -149,7 +159,7 @@ def read_experiment_page(
         n_trials=sum(summary.n_done for summary in summaries),
         cost=cost if any(summary.has_models for summary in summaries) else None,
         active_ms=max((summary.active_ms for summary in summaries), default=0.0),
-        is_live=any(summary.status in LIVE for summary in summaries),
+        progress=progress_of(desk, loaded),
     )
 
 

@@ -154,7 +154,7 @@ class ExperimentDesk:
         reason = budget_end(budget, n_begun, cost)
         if reason:
             raise UsageError(
-                f"{reason} No further trial would begin; name a larger one for all trials together with --budget",
+                f"{reason} No further trial would begin; name a larger one for all trials together",
                 field="budget",
             )
 
