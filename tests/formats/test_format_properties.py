@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
@@ -23,6 +23,7 @@ from evaldesk.formats import (
     write_evalset,
 )
 from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
+from evaldesk.reading.shape import same_json
 
 texts = st.text(max_size=20)
 # Keys that nobody understands; short ones, so that none nearly spells a key we know.
@@ -67,6 +68,17 @@ evalsets = st.builds(
     st.lists(conversations | scenarios, max_size=2).map(tuple),
     extras,
 )
+
+
+@given(json_values, json_values)
+@example([1], [1.0]).via("types of numbers")
+@example({"a": 1, "b": 2}, {"b": 2, "a": 1}).via("order of keys")
+@example([2**70], [2**70]).via("beyond 64 bits")
+@example([True], [1]).via("a boolean")
+@example([-0.0], [0.0]).via("signs of zero")
+def test_values_are_the_same_that_are_written_alike(one: Any, other: Any) -> None:
+    assert same_json(one, other) == (json.dumps(one) == json.dumps(other))
+    assert same_json(one, json.loads(json.dumps(one)))
 
 
 @given(evalsets)

@@ -22,6 +22,7 @@ MOST_ANSWER_WORDS, MOST_ANSWER_LETTERS = 5, 80
 MOST_VALUES, VALUE_CHARACTERS = 100, 60
 """Values of one argument that are noted, and the characters of each."""
 _ANY_DIGIT, _NO_DIGITS = re.compile(r"\d"), re.compile(r"\D+")
+_ASCII_BUT_DIGITS = bytes(set(range(128)) - set(b"0123456789"))
 _NUMBER = re.compile(r"(?<![\w.,])\d{1,3}(?:[,. '\u2019\u00a0]\d{3})+(?![\w])|\d{3,}")
 
 _encoder = msgspec.json.Encoder()
@@ -115,6 +116,8 @@ class _SearchText:
 
 
 def _digits(text: str) -> str:
+    if text.isascii():
+        return text.encode().translate(None, _ASCII_BUT_DIGITS).decode()
     return _NO_DIGITS.sub("", text)
 
 

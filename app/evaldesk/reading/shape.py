@@ -12,12 +12,14 @@ Writing restores the raw value as long as the model still says the same, and oth
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
 
+from evaldesk.codec import msgspec
 from evaldesk.errors import FormatError
 from evaldesk.model import JsonObject
 from evaldesk.reading.strict_json import Document, JsonPosition
@@ -26,6 +28,7 @@ from evaldesk.reading.values import ABSENT, snake_case
 # The layout of a file that the model cannot hold, to write it back: decision 032.
 FORM: Final = "$form"
 _NOWHERE = JsonPosition(Document(None))
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +54,14 @@ class Shape:
     fields: tuple[Field, ...]
     order: tuple[str, ...]
     format: str = "adk"
+    _by_key: dict[str, Field] = dataclass_field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_key", {field.key: field for field in reversed(self.fields)})
 
     def field(self, key: str) -> Field | None:
         """The field that `key` spells, in snake_case or camelCase."""
-        spelled = key if self.format == "adk-old" else snake_case(key)
-        for field in self.fields:
-            if field.key == spelled:
-                return field
-        return None
+        return self._by_key.get(key if self.format == "adk-old" else snake_case(key))
 
 
 def same_json(one: Any, other: Any) -> bool:
@@ -69,7 +72,10 @@ def same_json(one: Any, other: Any) -> bool:
         return False
     if type(one) is type(other) is str:
         return bool(one == other)
-    return json.dumps(one) == json.dumps(other)
+    try:
+        return bool(_encode(one) == _encode(other))
+    except (OverflowError, TypeError, ValueError):  # a number beyond 64 bits, half a character
+        return json.dumps(one) == json.dumps(other)
 
 
 def shown_extra(extra: JsonObject) -> JsonObject:
@@ -178,8 +184,10 @@ def _key_spellings(shape: Shape, place: JsonPosition, raw: Mapping[str, Any]) ->
     return spelled
 
 
-def _check_spelling(shape: Shape, place: JsonPosition, spelled: Mapping[str, str], unknown: Iterable[str]) -> None:
+def _check_spelling(shape: Shape, place: JsonPosition, spelled: Mapping[str, str], unknown: Mapping[str, Any]) -> None:
     """Refuse a key that nearly spells a missing one: kept as unknown it would silently weaken the case."""
+    if not unknown:
+        return
     missing_keys = [field.key for field in shape.fields if field.is_checked and field.key not in spelled]
     for key in unknown:
         nearest = "" if key in shape.order else _nearest(snake_case(key), tuple(missing_keys))

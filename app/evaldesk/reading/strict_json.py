@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from evaldesk.errors import NAME_LIMIT, FormatError
 from evaldesk.model import JsonValue
@@ -60,8 +60,7 @@ class Document:
         return FormatError(message, source=self.source, path=path_text(path), line=line, column=column)
 
 
-@dataclass(frozen=True, slots=True)
-class JsonPosition:
+class JsonPosition(NamedTuple):
     """A value's place in a document while it is being read."""
 
     document: Document

@@ -52,9 +52,7 @@ def read_json(text: str) -> JsonValue:
     text = text.strip()
     fenced = _FENCE.fullmatch(text)
     try:
-        value: JsonValue = json.loads(
-            fenced[1] if fenced else text, object_pairs_hook=_object, parse_constant=_refuse_constant
-        )
+        value: JsonValue = _DECODER.decode(fenced[1] if fenced else text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     return value
@@ -107,3 +105,6 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)  # one for all: slow to make
