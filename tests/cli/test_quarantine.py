@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -19,6 +20,7 @@ from evaldesk.formats.mapped_rows import read_columns, read_mapped
 from evaldesk.model.evalset import QUARANTINE
 from evaldesk.pages.gates import read_gates
 from evaldesk.settings import read_settings
+from evaldesk.store import Store
 
 ANSWERS = {"one": "one", "two": "wrong", "three": "three", "flaky": "flaky"}
 
@@ -334,7 +336,7 @@ class TestForecasts:
 
 def test_every_door_tells_the_cases_in_quarantine(place: CommandFolder) -> None:
     junit, summary = place.folder / "junit.xml", place.folder / "summary.md"
-    sentence = "2 cases in quarantine are in no gate: case_2 (0 of 1), case_4 (1 of 1)"
+    sentence = "2 cases in quarantine are in no gate: case_2 (0 of 1, tagged outside), case_4 (1 of 1, tagged outside)"
     path = write(place, "case_2", "case_4")
     result = place.eval(path, "--junit", junit, "--summary", summary)
     assert result.exit_code == 0
@@ -487,3 +489,89 @@ def test_tags_of_a_data_set_in_the_database_count_in_each_door(
     assert [case["case_id"] for case in slow["runs"][0]["cases"]] == ["case_2", "case_4"]
     assert result.conclusion.gates[-1].names == ("case_2", "case_4")
     assert path.read_bytes() == before
+
+
+def tag_at_desk(place: CommandFolder, *names: str, author: str = "jo", takes: bool = False) -> None:
+    """Put cases in quarantine at the desk of a person, or take them out."""
+    settings = replace(read_settings(place.folder, (place.folder,), environment={}), me=author)
+    Store.open(settings.database).close()
+    with open_desk(settings) as desk:
+        (set_id,) = (file.id for file in desk.evalsets.list())
+        added, removed = ([], [QUARANTINE]) if takes else ([QUARANTINE], [])
+        desk.evalsets.cases.change_tags(set_id, names, added, removed)
+
+
+def test_the_conclusion_names_the_person_who_tagged_a_case(place: CommandFolder) -> None:
+    path = write(place, "case_2", "case_3")
+    tag_at_desk(place, "case_4")
+    summary, file = place.folder / "summary.md", place.folder / "run.json"
+    sentence = (
+        "3 cases in quarantine are in no gate: case_2 (0 of 1, tagged outside), case_3 (1 of 1, tagged outside), "
+        "case_4 (1 of 1, tagged by jo)"
+    )
+
+    result = place.eval(path, "--summary", summary, "-o", file)
+    tag_at_desk(place, "case_4", takes=True)
+    tag_at_desk(place, "case_4", author="ben")
+
+    # Frozen when the run began, whoever changes the tag later.
+    assert sentence in result.stdout
+    assert sentence in place.run("run", "info", "1").stdout
+    assert sentence in json.dumps(tool_answer(place.folder, "get_run", {"run": "1"}))
+    assert "tagged by jo" in summary.read_text()
+    cases = json.loads(file.read_text())["runs"][0]["cases"]
+    assert [case.get("tag_author") for case in cases] == [None, "", "", "jo"]
+    assert "of 1, tagged by ben)" in place.eval(path).stdout
+    python = evaluate(place.agent, path, criteria={"response_match_score": 0.8}, workspace=place.folder)
+    assert "of 1, tagged by ben)" in python.conclusion.gates[-1].sentence
+
+
+def test_a_tag_that_the_desk_took_away_and_the_file_has_again_is_one_of_outside(place: CommandFolder) -> None:
+    path = write(place)
+    tag_at_desk(place, "case_2")
+    tag_at_desk(place, "case_2", takes=True)
+
+    write(place, "case_2")
+
+    assert "case_2 (0 of 1, tagged outside)" in str(play(place, path)["gates"])
+
+
+def test_the_author_is_the_one_of_a_tag_that_this_run_leaves_out_by(place: CommandFolder) -> None:
+    path = write(place, "case_4", tag="slow")
+    tag_at_desk(place, "case_4")
+
+    gates = play(place, path, "--without", "tag:slow")["gates"]
+
+    assert "case_4 (1 of 1, tagged outside)" in str(gates)
+
+
+def test_merged_shards_name_the_persons_as_the_whole_run_does(place: CommandFolder) -> None:
+    path = write(place, "case_2", answers={"one": "one", "two": "wrong", "three": "three"})
+    tag_at_desk(place, "case_3")
+    files = play_shards(place, path, n=2)
+
+    merged = json.loads(place.run("run", "merge", *files, "--json").stdout)
+
+    assert merged["gates"] == play(place, path)["gates"]
+    assert "tagged by jo" in str(merged["gates"])
+
+
+def test_a_person_who_tags_cases_of_a_large_set_is_named(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(place)
+    monkeypatch.setattr("evaldesk.store.evalsets.large.WHOLE", 100)
+
+    tag_at_desk(place, "case_2")
+
+    assert QUARANTINE in path.read_text()
+    assert "case_2 (0 of 1, tagged by jo)" in str(play(place, path)["gates"])
+
+
+def test_a_name_of_a_person_adds_no_line_to_a_conclusion(place: CommandFolder) -> None:
+    path = write(place)
+    tag_at_desk(place, "case_2", author="jo\n## Evaluation passed\u202e" + "x" * 500)
+
+    sentence = play(place, path)["gates"][-1]["sentence"]
+
+    assert "\n" not in sentence
+    assert "\u202e" not in sentence
+    assert len(sentence) < 400

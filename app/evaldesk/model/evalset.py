@@ -248,6 +248,11 @@ class EditedCases(Sequence[Case], ABC):
     def splice(self, start: int, stop: int, inserted_cases: Sequence[Case]) -> EditedCases:
         """The same cases, but with `inserted_cases` in the place of those from `start` to `stop`."""
 
+    @property
+    def inserted_cases(self) -> Sequence[Case]:
+        """The cases that are not in the file yet, in order."""
+        return ()
+
 
 # A set of 200,000 cases is not held in memory: decision 151.
 class LargeCases(EditedCases):

@@ -498,7 +498,9 @@ class RunConfig:
     trials are played again. `shard` is the part of the cases that it plays, such as "2/5", and `shard_sizes` are the
     numbers of cases of all of them. `set_version` is that of the whole eval set, and `expect_version` how it was to
     begin. `only` are the tags of its cases, `without` the tags of cases in no
-    gate; `left_out` are the ids of these cases when it started. A `fork` continues a trial of another run.
+    gate; `left_out` are the ids of these cases when it started, and `left_out_by` the persons who set their tags at
+    the desk, each empty where another program did; none where that is not known. A `fork` continues a trial of another
+    run.
     The criteria are those of the eval set where the run `is_by_set`, and of a file where it
     `is_by_file`; `n_narrowed` cases name their own among them.
     """
@@ -554,6 +556,7 @@ class RunConfig:
     only: str = ""
     without: str = f"{TAG_PREFIX}{QUARANTINE}"
     left_out: tuple[str, ...] = ()
+    left_out_by: tuple[str, ...] = ()
     fork: ForkPart | None = None
     is_by_set: bool = False
     is_by_file: bool = False
@@ -564,6 +567,11 @@ class RunConfig:
         """The name of the eval set's file without its ending; the id of the set where no file is known."""
         name = PurePath(self.evalset_path).name
         return EVALSET_ENDING.sub("", name) or name or self.evalset_id
+
+    @property
+    def tag_authors(self) -> dict[str, str]:
+        """The authors of the tags by which cases are in no gate, by the ids of these cases; empty where not known."""
+        return dict(zip(self.left_out, self.left_out_by, strict=False))
 
     @property
     def is_shared(self) -> bool:

@@ -71,7 +71,8 @@ def _run_object(runs: StoredRuns, played: Played, played_cases: Sequence[PlayedC
     played_cases, days = runs.with_history(run, played_cases)
     others = [asdict(verdict) for verdict in runs.by_other_tools(run).verdicts]
     pairs = zip(played_cases, runs.case_numbers(run), strict=True)
-    cases = [case_object(each) | _case_object(case) for each, case in pairs]
+    authors = run.config.tag_authors
+    cases = [case_object(each) | _case_object(case, authors.get(case.key.case_id)) for each, case in pairs]
     measures = {
         "capture": list(runs.captures(run)),
         "metrics": metric_objects(runs, run),
@@ -83,8 +84,9 @@ def _run_object(runs: StoredRuns, played: Played, played_cases: Sequence[PlayedC
     return result | ({"shard": shard_object(runs, run, played.job.evalset)} if run.config.shard else {})
 
 
-def _case_object(case: CaseNumbers) -> dict[str, Any]:
+def _case_object(case: CaseNumbers, tag_author: str | None) -> dict[str, Any]:
     return {
+        **({} if tag_author is None else {"tag_author": tag_author}),
         "case_id": case.key.case_id,
         "is_passed": case.is_passed,
         **counts_object(case.counts),

@@ -157,7 +157,12 @@ def _change(shards: Sequence[ShardFile]) -> RunChange | None:
 
 def _case_numbers(shards: Sequence[ShardFile]) -> list[CaseNumbers]:
     """Every case, also those in quarantine, in order."""
-    return [CaseNumbers(each["case_id"], _counts(each), each["pass_threshold"], _key(each)) for each in _cases(shards)]
+    return [
+        CaseNumbers(
+            each["case_id"], _counts(each), each["pass_threshold"], _key(each), tag_author=each.get("tag_author")
+        )
+        for each in _cases(shards)
+    ]
 
 
 def _cases(shards: Sequence[ShardFile]) -> list[dict[str, Any]]:

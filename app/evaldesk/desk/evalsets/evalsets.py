@@ -16,7 +16,7 @@ from threading import Lock
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.evalsets.case_steps import CaseSteps
-from evaldesk.desk.evalsets.cases import CaseDesk
+from evaldesk.desk.evalsets.cases import CaseDesk, with_ids
 from evaldesk.desk.evalsets.data_sets import cases_for_file, tag_changes, tagged_set
 from evaldesk.desk.evalsets.masking import masked_file, without_secrets
 from evaldesk.desk.evalsets.names import candidates, plain_name
@@ -106,9 +106,13 @@ def edited_versions(before: Sequence[Case], after: Sequence[Case]) -> list[tuple
 
 def _edited_pairs(before: Sequence[Case], after: Sequence[Case]) -> Iterator[tuple[Case, Case]]:
     """Each case of `after` that is another object than before, with the one of its id before, or a bare one."""
-    old_cases = set(map(id, before))
-    earlier = {case.id: case for case in before}
-    return ((earlier.get(case.id, Case(case.id)), case) for case in after if id(case) not in old_cases)
+    if isinstance(after, EditedCases):
+        edited_cases = after.inserted_cases
+    else:
+        old_cases = set() if isinstance(before, EditedCases) else set(map(id, before))
+        edited_cases = [case for case in after if id(case) not in old_cases]
+    earlier = {case.id: case for case in with_ids(before, {case.id for case in edited_cases})}
+    return ((earlier.get(case.id, Case(case.id)), case) for case in edited_cases)
 
 
 def own_evalsets(files: Sequence[EvalSetFile], agent_id: str) -> Sequence[EvalSetFile]:
@@ -155,15 +159,15 @@ class EvalSetDesk:
     def note_edit(self, evalset_id: str, before: EvalSet, after: EvalSet, note: str = "") -> None:
         """Note the version that a saved change made, the cases with another content, and the author.
 
-        Of a large set the cases are not noted. A change whose note cannot be written counts as made outside, as one of
-        an editor does.
+        Of a large set the cases are not noted, but for their tags. A change whose note cannot be written counts as made
+        outside, as one of an editor does.
         """
         self._note_version(evalset_id, before, after, note)
-        if isinstance(before.cases, EditedCases) or isinstance(after.cases, EditedCases):
-            return
+        is_large = isinstance(before.cases, EditedCases) or isinstance(after.cases, EditedCases)
         try:
-            versions = edited_versions(before.cases, after.cases)
-            self._store.client_proposals.note_edits(evalset_id, versions, self._author())
+            if not is_large:
+                versions = edited_versions(before.cases, after.cases)
+                self._store.client_proposals.note_edits(evalset_id, versions, self._author())
             self._note_tags(evalset_id, tag_edits(_edited_pairs(before.cases, after.cases)), is_in_file=True)
         except (EvaldeskError, SQLAlchemyError) as error:
             log.warning("the author of an edit cannot be noted: %s", error)

@@ -157,6 +157,7 @@ class ImportDesk:
     def __init__(self, settings: Settings, store: Store, evalsets: EvalSetDesk) -> None:
         self._store = store
         self.summary, self.list = store.imports.summary, store.imports.list
+        self.tag_authors = store.case_tags.authors
         self._database = settings.database
         self._evalsets = evalsets
         self._scrubbed = value_scrubber(settings.environment)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evaldesk.desk.imports.importing import ImportDesk, Watch
 from evaldesk.desk.imports.matching import Matching
-from evaldesk.desk.runs.plan import check_reviewed, digest_of_file, left_out_ids
+from evaldesk.desk.runs.plan import check_reviewed, digest_of_file, left_out_ids, with_tag_authors
 from evaldesk.errors import ConflictError
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import AgentRef
@@ -46,6 +46,7 @@ def store_seen_run(
             left_out=left_out_ids(run.cases, BY_NAME["without"].default),
             recorded=None,
         )
+        config = with_tag_authors(imports.tag_authors, config)
         return replace(run, config=config, reason=f"Seen in {source}, not played; scored by a run of its own.")
 
     contents = Imported("", None, (matching.run,))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path, PurePath
 from random import Random
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypeAlias, Unpack
 
 from evaldesk import __version__
 from evaldesk.agents import AGENTS
@@ -68,6 +68,7 @@ from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.pinned import PINNED, pins_turns
 from evaldesk.model.run import MAX_TRIALS, ExecutorConfig, option_values, with_options
 from evaldesk.model.set_versions import SHORT
+from evaldesk.model.tagged_cases import TagAuthor
 from evaldesk.model.visibility import Visibility
 from evaldesk.reading.pinned_turns import pinned_turns
 from evaldesk.run_options import (
@@ -86,6 +87,8 @@ from evaldesk.settings import Settings
 from evaldesk.store.evalsets.names import identity_of
 from evaldesk.wording.words import named_words
 
+AuthorsOfTag: TypeAlias = Callable[[str, str, Collection[str]], Mapping[str, TagAuthor]]
+"""The newest change of a tag of an eval set at the desk, by the ids of some cases."""
 MOST_LEFT_OUT = 1_000
 MOST_NEAREST = 2_000
 NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judge."
@@ -398,6 +401,18 @@ def left_out_ids(cases: Sequence[Case], without: str) -> tuple[str, ...]:
             field="without",
         )
     return tuple(ids)
+
+
+def with_tag_authors(authors_of: AuthorsOfTag, config: RunConfig) -> RunConfig:
+    """The configuration with the persons who set the tags at the desk by which its cases are in no gate."""
+    newest: dict[str, TagAuthor] = {}
+    for tag in _tags_of(config.without, "without") if config.left_out else ():
+        for case_id, author in authors_of(config.evalset_id, tag, config.left_out).items():
+            earlier = newest.get(case_id)
+            if author.is_added and (earlier is None or earlier.changed_at < author.changed_at):
+                newest[case_id] = author
+    names = (newest[case_id].name if case_id in newest else "" for case_id in config.left_out)
+    return replace(config, left_out_by=tuple(names))
 
 
 def _tags_of(text: str, name: str) -> tuple[str, ...]:

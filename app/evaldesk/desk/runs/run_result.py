@@ -144,7 +144,8 @@ class RunResult(Counted, Sequence[CaseResult]):
             ),
             endings=[Ending(self.status, self.reason, self.stop, self.config.recorded, self.config.shard)],
         )
-        others = tuple(case for case in every_case if case.id in left_out)
+        authors = self.config.tag_authors
+        others = tuple(replace(case, tag_author=authors.get(case.id)) for case in every_case if case.id in left_out)
         return replace(numbers, equal_kinds=self._equal_kinds, left_out=others)
 
     def _pooled_failure(self, case: CaseResult) -> str | None:

@@ -36,6 +36,7 @@ from evaldesk.desk.runs.plan import (
     recordings_folder,
     with_criteria_of_set,
     with_defaults,
+    with_tag_authors,
 )
 from evaldesk.desk.runs.players import Playing, RunPlayers, Tick
 from evaldesk.desk.runs.provenance import ForeignRun, Provenance, run_digest
@@ -139,7 +140,8 @@ class RunDesk:
         plan = plan_run(
             subject, options, models=models, seed=chance, recordings=folder, executors=self._settings.executors
         )
-        plan = replace(plan, config=replace(plan.config, is_by_set=is_by_set))
+        config = with_tag_authors(self._store.case_tags.authors, replace(plan.config, is_by_set=is_by_set))
+        plan = replace(plan, config=config)
         if grading_files := self._grading_copies.get(functions_key(plan.config.criteria)):
             version = functions_version(plan.config.criteria, grading_files.copy.sources)
             plan = replace(plan, config=replace(plan.config, functions_version=version))

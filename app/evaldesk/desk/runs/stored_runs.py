@@ -184,7 +184,12 @@ class StoredRuns:
         left_out = frozenset(run.config.left_out)
         counting = [case for case in every_case if case.key.case_id not in left_out]
         numbers = RunNumbers.of_cases(counting, endings=endings, costs=Spent.of(run))
-        others = tuple(case for case in every_case if case.key.case_id in left_out)
+        authors = run.config.tag_authors
+        others = tuple(
+            replace(case, tag_author=authors.get(case.key.case_id))
+            for case in every_case
+            if case.key.case_id in left_out
+        )
         return replace(numbers, equal_kinds=self._equal_kinds(run), left_out=others)
 
     def case_numbers(self, run: RunSummary) -> tuple[CaseNumbers, ...]:

@@ -464,6 +464,10 @@ class SplicedCases(EditedCases):
     def __iter__(self) -> Iterator[Case]:
         return (case for part in self.parts for case in part)
 
+    @property
+    def inserted_cases(self) -> Sequence[Case]:
+        return [case for part in self.parts if not isinstance(part, Span) for case in part]
+
     def splice(self, start: int, stop: int, cases: Sequence[Case]) -> SplicedCases:
         return SplicedCases([*self._slices_between(0, start), tuple(cases), *self._slices_between(stop, len(self))])
 

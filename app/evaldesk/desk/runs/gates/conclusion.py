@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import isclose, isinf
 from typing import TypeAlias
 
+from evaldesk.errors import VALUE_LIMIT
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
 from evaldesk.model.comparison import ROUNDING, CaseChange, RunChange
 from evaldesk.model.conclusion import (
@@ -35,6 +36,7 @@ from evaldesk.statistics.intervals import (
     sure_curve,
 )
 from evaldesk.wording.comparison import change_sentence, deleted_words, flips_words, states_words
+from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.recorded import absent_words
 from evaldesk.wording.regressions import history_sentences
 from evaldesk.wording.words import (
@@ -77,6 +79,7 @@ class CaseNumbers:
 
     `id` is the name it is shown by, unambiguous among the cases that are judged together. `pooled_failure` says why its
     trials together fail, for a run of pooled verdicts; it is empty where they pass, and None before they are judged.
+    `tag_author` set the tag by which it is in no gate; empty where another program did, None where that is not known.
     """
 
     id: str
@@ -84,6 +87,7 @@ class CaseNumbers:
     pass_threshold: float = 1.0
     key: CaseKey = NO_KEY
     pooled_failure: str | None = None
+    tag_author: str | None = None
 
     @property
     def is_passed(self) -> bool | None:
@@ -368,7 +372,7 @@ def _left_out(run: RunNumbers) -> Iterator[GateOutcome]:
     """The cases that no gate asks for, in words beside the gates of every conclusion; it always holds."""
     if run.left_out:
         n = len(run.left_out)
-        named_cases = [f"{case.id} {_share(case.counts)}" for case in run.left_out]
+        named_cases = [f"{case.id} {_share(case.counts, _tag_words(case.tag_author))}" for case in run.left_out]
         words = f"{counted(n, 'case')} in quarantine {'is' if n == 1 else 'are'} in no gate"
         names = tuple(case.id for case in run.left_out)
         yield GateOutcome(WITHOUT, "held", f"{words}: {named_words(named_cases, MOST_NAMED)}", names)
@@ -631,8 +635,14 @@ def _case_pass_rate(run: RunNumbers, least: float, name: str = "--min-case-pass-
     return GateOutcome(name, "failed" if n_below else "undecided", words, tuple(case.id for case in below))
 
 
-def _share(counts: Counts) -> str:
-    return f"({counts.passed} of {counts.scored})" if counts.scored else "(no scored trials)"
+def _share(counts: Counts, more: str = "") -> str:
+    return f"({counts.passed} of {counts.scored}{more})" if counts.scored else f"(no scored trials{more})"
+
+
+def _tag_words(author: str | None) -> str:
+    if author is None:
+        return ""
+    return f", tagged by {in_one_line(author)[:VALUE_LIMIT]}" if author else ", tagged outside"
 
 
 def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecided: Undecided | None) -> GateOutcome:
