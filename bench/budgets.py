@@ -25,6 +25,7 @@ from bench import (
     measure_start,
     measure_table,
     measure_tools,
+    measure_trend,
     measure_trials,
 )
 from bench.framework_agents import PACKAGES
@@ -72,6 +73,8 @@ BUDGETS = (
     *(Budget(f"{measure_table.OF_LARGE}, {what}: processor") for what, _ in measure_table.QUESTIONS),
     Budget(measure_table.PAGE),
     Budget(f"{measure_table.TABLE}, size"),
+    Budget(measure_trend.PAGE),
+    Budget(f"{measure_trend.TREND}, size"),
     *(Budget(measure_tools.tool_row(name, measure_tools.SMALL)) for name in measure_tools.READ),
     Budget(measure_tools.FIRST_ANSWER),
     Budget(measure_live.TABS),

@@ -38,6 +38,7 @@ from bench import (
     measure_start,
     measure_table,
     measure_tools,
+    measure_trend,
     measure_trials,
 )
 from bench.budgets import page, with_rows
@@ -57,6 +58,7 @@ MEASURES: Mapping[str, Callable[[Path], Iterable[Row]]] = {
     "sets": measure_sets.measure,
     "comparison": measure_comparison.measure,
     "table": measure_table.measure,
+    "trend": measure_trend.measure,
     "tools": measure_tools.measure,
     "large_run": measure_large_run.measure,
     "live": measure_live.measure,

@@ -72,9 +72,11 @@ def seed(database: Path, n_cases: int, n: int, n_other_trials: int, *, luck: int
         return play(store, chance, n_cases, n)
 
 
-def play(store: Store, chance: random.Random, n_cases: int, n: int, *, has_words: bool = True) -> int:
+def play(
+    store: Store, chance: random.Random, n_cases: int, n: int, *, has_words: bool = True, evalset_id: str = "calc"
+) -> int:
     """A finished run, recorded as the product does it; its transcripts are empty without words."""
-    config = RunConfig(agent=AgentRef("hello_world", "agent:root_agent"), evalset_id="calc", n=n, note="seeded")
+    config = RunConfig(agent=AgentRef("hello_world", "agent:root_agent"), evalset_id=evalset_id, n=n, note="seeded")
     fixed = random.Random(1)
     run_id = store.runs.create(config, [_case(fixed, index) for index in range(n_cases)])
     store.runs.set_status(run_id, "running", driver="bench")
