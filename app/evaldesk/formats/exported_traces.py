@@ -21,10 +21,10 @@ from evaldesk.formats.large_traces import MAX_STEPS, TracesOnDisk, imported_grou
 from evaldesk.formats.otel import imported_spans
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.fields import read_documents
-from evaldesk.reading.json_lines import Line, read_lines
+from evaldesk.reading.json_lines import Line, read_recorded_lines
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import Document, JsonPosition
+from evaldesk.reading.strict_json import RECORDED_DECODER, Document, JsonPosition
 from evaldesk.reading.values import read_mapping
 from evaldesk.transcripts.messages.parts import json_value
 from evaldesk.transcripts.otel.spans import CASE_ID, EVALUATION, Span, SpanEvent
@@ -152,11 +152,15 @@ class ExportedTraces(ReadOnly):
         reader = io.BufferedReader(cast("io.RawIOBase", file), HEAD)
         head = reader.peek()
         if head.lstrip(_BLANK).startswith(b"["):
-            return iter(StreamedList(cast("BinaryIO", reader), source, max_item=MAX_ROW))
+            return iter(StreamedList(cast("BinaryIO", reader), source, max_item=MAX_ROW, decoder=RECORDED_DECODER))
         if _is_lines(head, cls.pages):
             # A line without end is refused by its reader, cut.
-            return read_lines(cast("BinaryIO", iter(lambda: reader.readline(MAX_ROW), b"")), source)
-        return iter(StreamedList(cast("BinaryIO", reader), source, cls.pages.__contains__, max_item=MAX_ROW))
+            return read_recorded_lines(cast("BinaryIO", iter(lambda: reader.readline(MAX_ROW), b"")), source)
+        return iter(
+            StreamedList(
+                cast("BinaryIO", reader), source, cls.pages.__contains__, max_item=MAX_ROW, decoder=RECORDED_DECODER
+            )
+        )
 
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"

@@ -29,7 +29,7 @@ from evaldesk.model import EvalSet
 from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
 from evaldesk.reading.sniffing import first_keys, peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
+from evaldesk.reading.strict_json import kind_of, parse_recorded_json
 from evaldesk.reading.yaml_text import YAML_SUFFIXES
 from evaldesk.registry import import_target, is_present
 from evaldesk.transcripts.recorded import RecordedRun
@@ -208,7 +208,7 @@ def _refusal(data: bytes, source: str) -> FormatError:
     if source.lower().endswith(YAML_SUFFIXES):
         return FormatError(f"YAML that no format knows, {_keys(yaml_value(data, source))}; {MAPPING}", source=source)
     try:
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
     except FormatError as error:
         return error
     reason = refusal(document.value)

@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, ClassVar, TypeAlias, cast
 
 from evaldesk.errors import NAME_LIMIT, FormatError, NotFoundError, RemoteError
-from evaldesk.reading.strict_json import Document, JsonPosition, parse_json
+from evaldesk.reading.strict_json import RECORDED_DECODER, Document, JsonPosition, parse_json
 from evaldesk.registry import import_target, is_present
 from evaldesk.transcripts.otel.spans import Span
 from evaldesk.unpacking import Unpacker, redirect_refusal
@@ -165,7 +165,9 @@ class HostedApi:
             else:
                 reason = f"answered {status}"
             if 200 <= status < 300:
-                return parse_json(data, source=f"the answer of {self.title} at /{path}", max_bytes=MAX_PAGE).value
+                return parse_json(
+                    data, source=f"the answer of {self.title} at /{path}", max_bytes=MAX_PAGE, decoder=RECORDED_DECODER
+                ).value
             if 300 <= status < 400:
                 raise RemoteError(f"{self.title} {redirect_refusal(status, headers.get('location', ''))}")
             if status in (401, 403):

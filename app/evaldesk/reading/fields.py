@@ -10,10 +10,10 @@ from itertools import zip_longest
 from typing import Any
 
 from evaldesk.model import JsonObject, SessionInit, ToolCall
-from evaldesk.reading.json_lines import read_lines
+from evaldesk.reading.json_lines import read_recorded_lines
 from evaldesk.reading.shape import Field, Shape, read_object, write_object
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
+from evaldesk.reading.strict_json import Document, JsonPosition, parse_recorded_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping
 
 
@@ -114,6 +114,6 @@ def read_documents(data: bytes, source: str) -> Iterator[Document]:
     """
     preview = peek(data)
     if preview.document is None and preview.line is not None:
-        yield from read_lines(data, source)
+        yield from read_recorded_lines(data, source)
     else:
-        yield parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        yield parse_recorded_json(data, source=source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -9,7 +10,7 @@ from typing import Any, BinaryIO
 from evaldesk.errors import FormatError
 from evaldesk.reading.json_places import JsonPath
 from evaldesk.reading.json_text import to_text
-from evaldesk.reading.strict_json import Document, decode_text, parse_json
+from evaldesk.reading.strict_json import DECODER, RECORDED_DECODER, Document, decode_text, parse_json
 
 MAX_LINES_BYTES = 512 * 1024 * 1024
 _MARK = b"\xef\xbb\xbf"
@@ -32,7 +33,12 @@ class Line(Document):
         return FormatError(message, source=self.source, path=fault.path, line=self.number, column=fault.column)
 
 
-def read_lines(data: bytes | BinaryIO, source: str) -> Iterator[Line]:
+def read_recorded_lines(data: bytes | BinaryIO, source: str) -> Iterator[Line]:
+    """As `read_lines`, of a file of recorded runs, in which NaN and infinities are texts."""
+    return read_lines(data, source, RECORDED_DECODER)
+
+
+def read_lines(data: bytes | BinaryIO, source: str, decoder: json.JSONDecoder = DECODER) -> Iterator[Line]:
     """The lines of a text, or of an open file, that are not blank.
 
     Raises FormatError, at the first line that is not JSON for the whole file.
@@ -48,7 +54,7 @@ def read_lines(data: bytes | BinaryIO, source: str) -> Iterator[Line]:
         if not line.strip():
             continue
         try:
-            document = parse_json(line, source=source)
+            document = parse_json(line, source=source, decoder=decoder)
         except FormatError as error:
             reason = error.reason.replace("trailing comma at line 1;", f"trailing comma at line {number};")
             raise FormatError(reason, source=source, path=error.path, line=number, column=error.column) from None

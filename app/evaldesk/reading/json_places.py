@@ -17,6 +17,8 @@ JsonPath: TypeAlias = tuple[str | int, ...]
 MAX_DIGITS = 4000
 """Python itself refuses to print integers of more than 4,300 digits."""
 
+NUMBER_NAMES = ("NaN", "Infinity", "-Infinity")
+
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -62,14 +64,17 @@ def find_place(text: str, path: JsonPath) -> tuple[int, int]:
     return line_and_column(text, offset)
 
 
-def first_fault(text: str) -> Fault | None:
-    """The first key or value that the text may have but JSON, UTF-8 or we cannot hold, and why."""
+def first_fault(text: str, *, has_number_names: bool = False) -> Fault | None:
+    """The first key or value that the text may have but JSON, UTF-8 or we cannot hold, and why.
+
+    With `has_number_names`, NaN and numbers that overflow are no faults.
+    """
     path: list[str | int] = []
     keys: list[set[str] | None] = []  # of the objects around this place; None for a list
     is_key_next = False
     for match in _TOKEN.finditer(text):
         symbol = match.group()
-        reason = _fault(symbol)
+        reason = _fault(symbol, has_number_names)
         if symbol in ("{", "["):
             keys.append(set() if symbol == "{" else None)
             path.append("" if symbol == "{" else 0)
@@ -127,17 +132,17 @@ def after_space(text: str, offset: int) -> int:
     return match.end() if match else offset
 
 
-def _fault(token: str) -> str | None:
+def _fault(token: str, has_number_names: bool) -> str | None:
     if token[0] == '"':
         lone = _SURROGATE.search(json.loads(token, strict=False)) if "\\u" in token else None
         return f"half a character, \\u{ord(lone.group()):04x} alone: UTF-8 cannot hold it" if lone else None
-    if token in ("NaN", "Infinity", "-Infinity"):
-        return f"{token} is not a JSON number"
+    if token in NUMBER_NAMES:
+        return None if has_number_names else f"{token} is not a JSON number"
     digits = token.lstrip("-")
     if digits.isdecimal():
         is_huge = len(digits) > MAX_DIGITS
         return f"an integer of {len(digits)} digits; at most {MAX_DIGITS} can be kept" if is_huge else None
-    if digits[:1].isdecimal() and math.isinf(_number(digits)):
+    if not has_number_names and digits[:1].isdecimal() and math.isinf(_number(digits)):
         return f"{_clip(token)} is too large for a number"
     return None
 

@@ -26,6 +26,7 @@ from evaldesk.reading.json_places import (
 from evaldesk.reading.strict_json import (
     DECODER,
     MAX_BYTES,
+    RECORDED_DECODER,
     Document,
     RefusedError,
     check_depth,
@@ -95,8 +96,9 @@ class StreamedList:
         *,
         chunk: int = CHUNK,
         max_item: int = MAX_BYTES,
+        decoder: json.JSONDecoder = DECODER,
     ) -> None:
-        self._text = _Window(file, source, chunk, max_item)
+        self._text = _Window(file, source, chunk, max_item, decoder)
         self._source = source
         self._is_key = is_key
         self.shell = Shell(None)
@@ -180,8 +182,9 @@ class StreamedList:
 class _Window:
     """The part of a text that is being read, and where its next character stands in the file."""
 
-    def __init__(self, file: BinaryIO, source: str, chunk: int, max_item: int) -> None:
+    def __init__(self, file: BinaryIO, source: str, chunk: int, max_item: int, decoder: json.JSONDecoder) -> None:
         self._file = file
+        self._json = decoder
         self._source = source
         self._chunk = chunk
         self._max_item = max_item
@@ -231,7 +234,7 @@ class _Window:
         """
         while True:
             try:
-                value, end = DECODER.raw_decode(self._text, self._at)
+                value, end = self._json.raw_decode(self._text, self._at)
             except json.JSONDecodeError:
                 if self._more():
                     continue
@@ -257,7 +260,7 @@ class _Window:
         """The fault in the text from here on, when `before` stands before it."""
         probe = before + self._text[self._at :]
         try:
-            DECODER.decode(probe)
+            self._json.decode(probe)
         except json.JSONDecodeError as error:
             return syntax_error(probe, error, self._source, lambda _, offset: self._place_of(offset - len(before)))
         except RefusedError:
@@ -265,7 +268,7 @@ class _Window:
         return FormatError("a value that JSON cannot hold", source=self._source, line=self._line, column=self._column)
 
     def _fault_at(self, path: JsonPath) -> FormatError:
-        fault = first_fault(self._text[self._at :])
+        fault = first_fault(self._text[self._at :], has_number_names=self._json is RECORDED_DECODER)
         if fault is None:
             return FormatError("a value that JSON cannot hold", source=self._source)
         line, column = self._place_of(fault.offset)

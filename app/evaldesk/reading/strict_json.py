@@ -1,7 +1,8 @@
 """JSON as it should be: one meaning for every byte, and an error that says where.
 
 Python's own parser takes UTF-16, duplicate keys, NaN, numbers that overflow, half characters and any depth until it
-breaks; each of these is refused here, with line and column.
+breaks; each of these is refused here, with line and column. A file of recorded runs may hold NaN and numbers that
+overflow, since the tools that write it do: they are read as their names.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import Any, NamedTuple, NoReturn
 
 from evaldesk.errors import NAME_LIMIT, FormatError
 from evaldesk.model import JsonValue
-from evaldesk.reading.json_places import MAX_DIGITS, JsonPath, find_place, first_fault, line_and_column, path_text
+from evaldesk.reading.json_places import (
+    MAX_DIGITS,
+    NUMBER_NAMES,
+    JsonPath,
+    find_place,
+    first_fault,
+    line_and_column,
+    path_text,
+)
 
 MAX_BYTES = 10 * 1024 * 1024
 MAX_RECORDED_BYTES = 64 * 1024 * 1024
@@ -79,8 +88,16 @@ class RefusedError(Exception):
     """A hook of the parser met a value it refuses; `first_fault` then names it and its place."""
 
 
-def parse_json(data: bytes, *, source: str, max_bytes: int = MAX_BYTES) -> Document:
+def parse_recorded_json(data: bytes, *, source: str) -> Document:
+    """The document of a file of recorded runs, in which NaN and infinities are texts. Raises FormatError."""
+    return parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES, decoder=RECORDED_DECODER)
+
+
+def parse_json(
+    data: bytes, *, source: str, max_bytes: int = MAX_BYTES, decoder: json.JSONDecoder | None = None
+) -> Document:
     """The document in `data`. Raises FormatError, and nothing else, for any other content."""
+    decoder = decoder or DECODER
     if len(data) > max_bytes:
         raise FormatError(f"the file has {len(data)} bytes; at most {max_bytes} are read", source=source)
     text = decode_text(data, source)
@@ -88,13 +105,13 @@ def parse_json(data: bytes, *, source: str, max_bytes: int = MAX_BYTES) -> Docum
         raise FormatError("the file is empty", source=source)
     check_depth(data, source)
     try:
-        value = DECODER.decode(text)
+        value = decoder.decode(text)
     except json.JSONDecodeError as error:
         raise syntax_error(text, error, source) from None
     except RefusedError:
-        raise _fault(text, source) from None
+        raise _fault(text, source, decoder) from None
     if has_half_character(text):
-        raise _fault(text, source)
+        raise _fault(text, source, decoder)
     return Document(value, text, source)
 
 
@@ -115,7 +132,7 @@ def syntax_error(
 
 def has_half_character(text: str) -> bool:
     """Whether half a character stands alone somewhere, which UTF-8 cannot hold."""
-    return bool(_HALF_CHARACTER.search(text) and first_fault(text))
+    return bool(_HALF_CHARACTER.search(text) and first_fault(text, has_number_names=True))
 
 
 def _trailing_comma(text: str, at: int) -> int | None:
@@ -213,6 +230,11 @@ def _finite(text: str) -> float:
     return number
 
 
+def _number_or_name(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else NUMBER_NAMES[1 if number > 0 else 2]
+
+
 def _refuse(_: str) -> NoReturn:
     raise RefusedError
 
@@ -220,9 +242,14 @@ def _refuse(_: str) -> NoReturn:
 DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_finite, parse_constant=_refuse)
 """Takes only JSON that has one meaning. Raises JSONDecodeError and RefusedError."""
 
+RECORDED_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_number_or_name, parse_constant=str
+)
+"""As DECODER, with NaN and infinities as texts."""
 
-def _fault(text: str, source: str) -> FormatError:
-    fault = first_fault(text)
+
+def _fault(text: str, source: str, decoder: json.JSONDecoder) -> FormatError:
+    fault = first_fault(text, has_number_names=decoder is RECORDED_DECODER)
     if fault is None:
         return FormatError("a value that JSON cannot hold", source=source)
     line, column = line_and_column(text, fault.offset)

@@ -8,6 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
+from evaldesk.reading.json_places import NUMBER_NAMES
 from evaldesk.reading.strict_json import JsonPosition, kind_of
 
 T = TypeVar("T")
@@ -79,6 +80,18 @@ def read_optional_number(
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not least <= raw <= most:
         raise wrong_value(place, raw, what)
     return float(raw)
+
+
+def read_recorded_number(
+    place: JsonPosition, raw: Any, what: str = "a number", least: float = -1e100, most: float = 1e100
+) -> float | None:
+    """As `read_optional_number`; None also for NaN and infinities."""
+    return None if raw in NUMBER_NAMES else read_optional_number(place, raw, what, least, most)
+
+
+def read_recorded_score(place: JsonPosition, raw: Any) -> float | str | None:
+    """A score, the name of a value such as NaN, or None for null."""
+    return str(raw) if raw in NUMBER_NAMES else read_optional_number(place, raw)
 
 
 def read_mapping(place: JsonPosition, raw: Any) -> dict[str, Any]:

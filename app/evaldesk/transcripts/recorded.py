@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from evaldesk.backports import UTC
-from evaldesk.errors import BadNumberError, FormatError
+from evaldesk.errors import NAME_LIMIT, BadNumberError, FormatError
 from evaldesk.model import (
     Case,
     Criterion,
@@ -35,6 +35,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.evalset import Cases
 from evaldesk.model.transcript import Role, call_key, checked_amount, checked_count, is_score
+from evaldesk.reading.json_places import NUMBER_NAMES
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import JsonPosition
 from evaldesk.transcripts.plumbing import ENDING_TOOLS
@@ -215,12 +216,16 @@ def verdict_counts(results: Sequence[TrialResult]) -> Counter[str]:
 BAD_NUMBER = "bad_number"
 
 
-def recorded_score(criterion: Criterion, value: float | None, reason: str = "", details: JsonObject = {}) -> Score:  # noqa: B006
-    """The score of a whole trial; a missing value or a value that is no number is unscored with `reason`."""
+def recorded_score(
+    criterion: Criterion, value: float | str | None, reason: str = "", details: JsonObject | None = None
+) -> Score:
+    """The score of a whole trial; a missing value or a value that is no number is unscored, and its reason says so."""
     if value is None or not is_score(value):
-        return Score(criterion.metric, threshold=criterion.threshold, reason=reason or "The file has no value.")
+        words = "" if value is None else f"The score in the file is {f'{value}'[:NAME_LIMIT]}, not a number."
+        reason = " ".join(filter(None, (words, reason))) or "The file has no value."
+        return Score(criterion.metric, threshold=criterion.threshold, reason=reason)
     passed = None if criterion.threshold is None else value >= criterion.threshold
-    return Score(criterion.metric, value, None, criterion.threshold, passed, reason, details)
+    return Score(criterion.metric, value, None, criterion.threshold, passed, reason, details or {})
 
 
 def recorded_trial(
@@ -433,6 +438,12 @@ def whole_number(value: object, name: str = "tokens") -> int:
 def read_number(value: object) -> float | None:
     """A score as a file states it; None for any value that is no number, or one beyond a float's precision."""
     return float(value) if is_score(value) else None
+
+
+def number_or_name(value: object) -> float | str | None:
+    """As `read_number`; NaN, an infinity, or a number beyond that precision is given by its name."""
+    is_named = value in NUMBER_NAMES or (isinstance(value, int | float) and not isinstance(value, bool))
+    return read_number(value) if is_score(value) or not is_named else f"{value}"[:NAME_LIMIT]
 
 
 def known_cost(value: object) -> float | None:

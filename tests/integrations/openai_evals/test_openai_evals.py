@@ -200,13 +200,31 @@ def test_the_number_of_an_output_item_without_its_row_tells_where_the_numbers_be
 def test_adopt_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "eval.json").write_text(json.dumps(EVAL))
-    (tmp_path / "export" / "items.json").write_text(json.dumps({**output(1), "sample": {"score": float("nan")}}))
+    (tmp_path / "export" / "items.json").write_text(json.dumps({**output(1), "sample": {}})[:-2] + '"a": 1, "a": 2}}')
 
     result = CliRunner().invoke(cli, ["adopt", "openai-evals", str(tmp_path / "export"), "--workspace", str(tmp_path)])
 
     assert result.exit_code != 0
     assert "without 1 file that cannot be read there are no rows" in f"{result.exception}{result.output}"
-    assert "sample.score: NaN is not a JSON number" in result.output
+    assert 'sample.a: the key "a" is there twice in one object' in result.output
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_score_that_is_no_number_is_unscored_and_the_other_rows_are_read(tmp_path: Path, value: float) -> None:
+    name = json.dumps(value)
+    results = [{"name": "label", "passed": False, "score": value}]
+    item = {**output(1), "results": results}
+    item["datasource_item"] = {**item["datasource_item"], "price": value}
+    (tmp_path / "export.jsonl").write_text("\n".join(map(json.dumps, (EVAL, RUN, item, output(2)))))
+
+    result = CliRunner().invoke(cli, ["import", str(tmp_path / "export.jsonl"), "--workspace", str(tmp_path)])
+
+    assert result.exit_code == 0, result.output
+    first, second = read(EVAL, RUN, item, output(2)).runs[0].results
+    score = next(each for each in first.scores if each.metric == "label")
+    assert score.value is None
+    assert f"The score in the file is {name}, not a number." in score.reason
+    assert all(each.value is not None for each in second.scores)
 
 
 def test_equal_rows_are_trials_of_one_case() -> None:

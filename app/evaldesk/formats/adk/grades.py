@@ -17,14 +17,14 @@ from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import Case, Criterion, ErrorRecord, Event, Score, TrialResult, TurnRecord
 from evaldesk.model.transcript import is_score, last_stop
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
+from evaldesk.reading.strict_json import JsonPosition, parse_recorded_json
 from evaldesk.reading.values import (
     MAX_COUNT,
     read_list,
     read_mapping,
     read_optional_mapping,
-    read_optional_number,
     read_optional_text,
+    read_recorded_score,
     snake_case,
     text_of,
 )
@@ -56,7 +56,7 @@ class AgentsCliResults(ReadOnly):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """A run with a trial for each graded response. Raises FormatError."""
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
         place = JsonPosition(document)
         raw = spelled(read_mapping(place, document.value))
         traces = list(_traces(place, raw))
@@ -135,7 +135,7 @@ def _scores(place: JsonPosition, values: Mapping[str, Any]) -> tuple[Score, ...]
 
 def _score(place: JsonPosition, name: str, raw: Any) -> Score:
     values = spelled(read_mapping(place, raw))
-    value = read_optional_number(place.at("score"), values.get("score"))
+    value = read_recorded_score(place.at("score"), values.get("score"))
     error = read_optional_text(place.at("error_message"), values.get("error_message"))
     if value is None and error:
         return Score(name, error=ErrorRecord("metric", error), reason=error)

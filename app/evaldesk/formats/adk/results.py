@@ -33,7 +33,13 @@ from evaldesk.model.transcript import AWAITING, last_stop
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, kind_of, parse_json
+from evaldesk.reading.strict_json import (
+    RECORDED_DECODER,
+    Document,
+    JsonPosition,
+    kind_of,
+    parse_recorded_json,
+)
 from evaldesk.reading.values import (
     ABSENT,
     read_list,
@@ -41,6 +47,8 @@ from evaldesk.reading.values import (
     read_optional_mapping,
     read_optional_number,
     read_optional_text,
+    read_recorded_number,
+    read_recorded_score,
     read_text,
     snake_case,
 )
@@ -75,9 +83,9 @@ class AdkResults(WritesRuns):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """A run with a trial for each result. Raises FormatError."""
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
         if isinstance(document.value, str):
-            document = parse_json(
+            document = parse_recorded_json(
                 document.value.encode("utf-8", "surrogatepass"), source=f"{source} (inside the string)"
             )
         return _read(JsonPosition(document))
@@ -85,7 +93,9 @@ class AdkResults(WritesRuns):
     @staticmethod
     def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
         """As `read`, a result at a time."""
-        results = StreamedList(file, source, lambda key: snake_case(key) == "eval_case_results", max_item=MAX_ROW)
+        results = StreamedList(
+            file, source, lambda key: snake_case(key) == "eval_case_results", max_item=MAX_ROW, decoder=RECORDED_DECODER
+        )
         collector = _Results(TrialRowsOnDisk())
         for item in results:
             collector.add(JsonPosition(item), _snake_case_object(JsonPosition(item), item.value))
@@ -268,13 +278,16 @@ def _read_scores(place: JsonPosition, raw: Any, turn: int | None = None) -> tupl
 def _read_score(place: JsonPosition, raw: Any, turn: int | None) -> Score:
     values = _snake_case_object(place, raw)
     status = _status(place.at("eval_status"), values.get("eval_status"))
-    value = read_optional_number(place.at("score"), values.get("score"))
+    raw_value = read_recorded_score(place.at("score"), values.get("score"))
+    value = None if isinstance(raw_value, str) else raw_value
     stated = None if status == INFORMATIONAL else values.get("threshold")
     threshold = read_optional_number(place.at("threshold"), stated)
     passed = {PASSED: True, FAILED: False}.get(status) if value is not None and threshold is not None else None
     details = values.get("details")
     reason = _rationales(details)
-    if value is None:
+    if isinstance(raw_value, str):
+        reason = f"The score in the file is {raw_value}, not a number."
+    elif value is None:
         reason = reason or "ADK did not evaluate this metric."
     score_details = (
         {"adk": details} if isinstance(details, dict) and any(each is not None for each in details.values()) else {}
@@ -325,7 +338,7 @@ def read_invocation(place: JsonPosition, raw: Any) -> TurnRecord:
     if message_text(answer) and texts[-1:] != [message_text(answer)]:
         author = next((event.author for event in reversed(did) if event.author), "")
         did.append(Event("agent_message", author=author, text=message_text(answer)))
-    seconds = read_optional_number(place.at("duration"), values.get("duration"), "a number of seconds", 0, 1e15)
+    seconds = read_recorded_number(place.at("duration"), values.get("duration"), "a number of seconds", 0, 1e15)
     record = TurnRecord(query, tuple(did), duration_ms=1000 * (seconds or 0.0), media=media)
     if reader.requests:
         return ended_so(record, AWAITING, reader.requests.values())

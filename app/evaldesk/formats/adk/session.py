@@ -16,7 +16,7 @@ from evaldesk.formats.recorded_cases import repeatable_cases
 from evaldesk.model import Case, EvalSet, JsonObject
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
+from evaldesk.reading.strict_json import Document, JsonPosition, parse_recorded_json
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, snake_case
 from evaldesk.transcripts.adk import kept_state, parts_text, read_parts, spelled
 
@@ -46,7 +46,7 @@ class AdkSession(ReadOnly):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """An eval set with the session as its one case. Raises FormatError."""
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
         place = JsonPosition(document)
         raw = spelled(read_mapping(place, document.value))
         notes = Notes()

@@ -20,7 +20,7 @@ from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.formats.recorded_cases import repeatable_cases
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_recorded_json
 from evaldesk.reading.values import read_mapping
 from evaldesk.transcripts.adk import message_text, read_parts
 from evaldesk.transcripts.recorded import file_stem, free_name
@@ -260,5 +260,5 @@ def _shared_state(connection: sqlite3.Connection, of: str, key: tuple[str, ...],
 
 def _object(value: Any, source: str, part: str) -> dict[str, Any]:
     data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-    document = parse_json(data, source=f"{source}!{part}", max_bytes=MAX_RECORDED_BYTES)
+    document = parse_recorded_json(data, source=f"{source}!{part}")
     return read_mapping(JsonPosition(document), document.value)

@@ -21,7 +21,7 @@ from evaldesk.model.media import Media
 from evaldesk.model.transcript import AWAITING, last_stop
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
+from evaldesk.reading.strict_json import JsonPosition, parse_recorded_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping
 from evaldesk.transcripts.adk import AdkEvents, message_text, read_parts, spelled
 from evaldesk.transcripts.recorded import RecordedRun, TrialRows, cut_short, ended_so, file_stem, iso_ms, recorded_trial
@@ -43,7 +43,7 @@ class AgentsCliTraces(ReadOnly):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """A run with a trial for each response, and the cases as an eval set. Raises FormatError."""
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
         raw = spelled(read_mapping(JsonPosition(document), document.value))
         place, rows, agents = JsonPosition(document).at("eval_cases"), TrialRows(), set[str]()
         for at, item in enumerate(read_list(place, raw.get("eval_cases"), read_mapping)):

@@ -22,13 +22,14 @@ from evaldesk.model import Case, Criterion, ErrorRecord, Expected, RecordedPlan,
 from evaldesk.model.run import RecordedStatus
 from evaldesk.model.transcript import is_score
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
+from evaldesk.reading.strict_json import JsonPosition, parse_recorded_json
 from evaldesk.reading.values import MAX_COUNT, read_mapping, read_optional_mapping, read_optional_text, text_of
 from evaldesk.transcripts.recorded import (
     RecordedRun,
     SummaryValue,
     TrialRows,
     iso_ms,
+    number_or_name,
     recorded_score,
     recorded_trial,
     recorded_usage,
@@ -112,7 +113,7 @@ class _Trial:
     task: str
     agent: str
     model: str
-    rewards: dict[str, float]
+    rewards: dict[str, float | str]
     turns: tuple[TurnRecord, ...]
     error: ErrorRecord | None
     duration_ms: float | None
@@ -127,7 +128,7 @@ def _trial_folders(paths: Sequence[str]) -> list[str]:
 
 def _read_trial(folder: ResultFolder, name: str) -> _Trial:
     path = f"{name}/{RESULT}"
-    document = parse_json(folder.read(path), source=f"{folder.name}/{path}", max_bytes=MAX_RECORDED_BYTES)
+    document = parse_recorded_json(folder.read(path), source=f"{folder.name}/{path}")
     place = JsonPosition(document)
     raw = read_mapping(place, document.value)
     agent = read_optional_mapping(place.at("agent_info"), raw.get("agent_info")) or {}
@@ -146,7 +147,7 @@ def _read_trial(folder: ResultFolder, name: str) -> _Trial:
         read_optional_text(place.at("task_name"), raw.get("task_name")) or name.rpartition("__")[0] or name,
         text_of(agent.get("name")),
         text_of(model.get("name")),
-        {key: float(value) for key, value in rewards.items() if is_score(value)},
+        {key: value for key, raw in rewards.items() if (value := number_or_name(raw)) is not None},
         turns,
         _error(raw.get("exception_info")),
         max(end_ms - start_ms, 0.0) if start_ms is not None and end_ms is not None else None,
@@ -183,7 +184,7 @@ def _case(trial: _Trial) -> Case:
 def _job(folder: ResultFolder) -> dict[str, Any]:
     if RESULT not in folder.paths:
         return {}
-    document = parse_json(folder.read(RESULT), source=f"{folder.name}/{RESULT}", max_bytes=MAX_RECORDED_BYTES)
+    document = parse_recorded_json(folder.read(RESULT), source=f"{folder.name}/{RESULT}")
     return read_mapping(JsonPosition(document), document.value)
 
 

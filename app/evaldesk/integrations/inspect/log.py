@@ -28,9 +28,10 @@ from evaldesk.model import (
 from evaldesk.model.evalset import for_review
 from evaldesk.model.run import EarlierResult, RecordedStatus
 from evaldesk.model.transcript import BOUNDS, is_score
+from evaldesk.reading.json_places import NUMBER_NAMES
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
+from evaldesk.reading.strict_json import Document, JsonPosition, parse_recorded_json
 from evaldesk.reading.values import (
     ABSENT,
     read_integer,
@@ -93,7 +94,7 @@ class InspectLog(ReadOnly):
             members = ZipMembers.open(data, source)
             header = _header(members)
             return _build_import(header, _zipped_samples(members), file_stem(source))
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
         return _build_import(document, _list_samples(document), file_stem(source))
 
 
@@ -115,7 +116,7 @@ def _zipped_samples(members: ZipMembers) -> Iterator[tuple[JsonPosition, Any]]:
 
 
 def _parse_member(members: ZipMembers, name: str) -> Document:
-    return parse_json(members.read(name), source=f"{members.source}!{name}", max_bytes=MAX_RECORDED_BYTES)
+    return parse_recorded_json(members.read(name), source=f"{members.source}!{name}")
 
 
 def _list_samples(document: Document) -> Iterator[tuple[JsonPosition, Any]]:
@@ -259,9 +260,12 @@ _CASE_KEYS = ("choices", "metadata", "sandbox", "files", "setup")
 
 @dataclass(frozen=True, slots=True)
 class ScorerValue:
-    """A scorer's value, `value` None where that is neither number nor letter; a verdict is right or wrong."""
+    """A scorer's value, `value` None where that is neither number nor letter; a verdict is right or wrong.
 
-    value: float | None
+    NaN, an infinity by its name, is no verdict and makes none of the others' a measure.
+    """
+
+    value: float | str | None
     is_verdict: bool
     reason: str
     details: JsonObject
@@ -348,6 +352,8 @@ def _scorer_value(value: Any, reason: str, details: JsonObject) -> ScorerValue:
         return ScorerValue(_LETTERS[value], True, reason, details)
     if isinstance(value, int | float) and abs(value) < 1e300:
         return ScorerValue(float(value), value in (0, 1), reason, details)
+    if value in NUMBER_NAMES:
+        return ScorerValue(str(value), True, reason, details)
     return ScorerValue(None, False, "The value is neither a number nor one of C, P, I, N.", details)
 
 

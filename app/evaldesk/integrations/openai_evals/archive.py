@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeAlias
 
 from evaldesk.reading.fields import read_documents
-from evaldesk.reading.json_lines import read_lines
+from evaldesk.reading.json_lines import read_recorded_lines
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.notes import Notes
-from evaldesk.reading.strict_json import MAX_BYTES, JsonPosition
+from evaldesk.reading.strict_json import MAX_BYTES, RECORDED_DECODER, JsonPosition
 
 Placed: TypeAlias = tuple[JsonPosition, Any]
 ITEM = "eval.run.output_item"
@@ -51,13 +51,13 @@ def streamed_objects(file: BinaryIO, source: str) -> Iterator[Placed]:
     """
     if _has_lines(file):
         file.seek(0)
-        for line in read_lines(file, source):
+        for line in read_recorded_lines(file, source):
             yield from _objects_in(JsonPosition(line), line.value)
         return
     file.seek(0)
     is_list = file.read(MAX_HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
     file.seek(0)
-    stream = StreamedList(file, source, None if is_list else lambda key: key == "data")
+    stream = StreamedList(file, source, None if is_list else lambda key: key == "data", decoder=RECORDED_DECODER)
     for item in stream:
         yield from _objects_in(JsonPosition(item), item.value)
     if not is_list:

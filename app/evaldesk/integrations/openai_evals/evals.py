@@ -45,7 +45,7 @@ from evaldesk.transcripts.recorded import (
     SummaryValue,
     TrialRows,
     free_name,
-    read_number,
+    number_or_name,
     recorded_score,
     recorded_trial,
     recorded_usage,
@@ -409,7 +409,7 @@ def _scores(place: JsonPosition, output: Mapping[str, Any], own_eval: EvalRows) 
     for index, each in enumerate(_objects(output.get("results"))):
         result_name = text(each.get("name")) or f"grader_{index + 1}"
         name = free_name(names.get(result_name, result_name), used_names)
-        value = read_number(each.get("score"))
+        value = number_or_name(each.get("score"))
         if value is None:
             own_eval.notes.refuse("a score that is not a number", place.at("results", index))
             continue

@@ -25,12 +25,12 @@ from evaldesk.model import Case, Criterion, ErrorRecord, RecordedPlan, Score, Tr
 from evaldesk.model.conclusion import counted
 from evaldesk.model.run import RecordedStatus
 from evaldesk.model.transcript import is_score
-from evaldesk.reading.json_lines import Line, read_lines, write_lines
+from evaldesk.reading.json_lines import Line, read_recorded_lines, write_lines
 from evaldesk.reading.json_stream import Item, NotStreamedError, StreamedList
 from evaldesk.reading.json_text import text_parts
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import MAX_LINE, peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
+from evaldesk.reading.strict_json import RECORDED_DECODER, JsonPosition, parse_json, parse_recorded_json
 from evaldesk.reading.values import (
     ABSENT,
     read_list,
@@ -39,6 +39,8 @@ from evaldesk.reading.values import (
     read_optional_mapping,
     read_optional_number,
     read_optional_text,
+    read_recorded_number,
+    read_recorded_score,
     read_text,
     text_of,
     wrong_value,
@@ -103,13 +105,13 @@ class OsmosisResults(WritesRuns):
         """A run with the trials of the primary model, and one with those of the baseline. Raises FormatError."""
         preview = peek(data)
         if isinstance(preview.line, dict) and set(preview.line) >= _INDEX:
-            lines = list(read_lines(data, source))
+            lines = list(read_recorded_lines(data, source))
             runs = [_flat(JsonPosition(line), line.value) for line in lines if not _is_metrics(line.value)]
             return _build_import(_index_header(lines, source), lambda: runs, TrialRows)
         if _is_metrics(preview.document):
             reason = "this is the metrics.json of a run without trials; import its folder, or the index.jsonl beside it"
             raise FormatError(reason, source=source)
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
         place = JsonPosition(document)
         raw = read_mapping(place, document.value)
         header = _header(place.at("config"), raw.get("config", ABSENT), source)
@@ -123,7 +125,7 @@ class OsmosisResults(WritesRuns):
         line = peek(file.readline(MAX_LINE)).line
         if isinstance(line, dict) and set(line) >= _INDEX:
             file.seek(0)
-            header = _index_header(read_lines(file, source), source)
+            header = _index_header(read_recorded_lines(file, source), source)
             return _build_import(header, lambda: _read_index(file, source), TrialRowsOnDisk)
         shell = _open_list(file, source)
         for _ in shell:
@@ -164,7 +166,7 @@ class OsmosisResults(WritesRuns):
 
 def attempts_in(data: bytes, source: str) -> dict[tuple[int, int], str]:
     """The attempts of an index by row and run, each with the name of its trajectory."""
-    rows: list[Any] = [line.value for line in read_lines(data, source)]
+    rows: list[Any] = [line.value for line in read_recorded_lines(data, source)]
     return {
         (row["row_index"], row["run_index"]): text_of(row.get("trajectory_filename"))
         for row in rows
@@ -281,13 +283,13 @@ def _ending(document: dict[str, Any], summary: dict[str, Any]) -> RecordedPlan:
 
 def _read_index(file: BinaryIO, source: str) -> Iterator[_Run]:
     file.seek(0)
-    lines = (line for line in read_lines(file, source) if not _is_metrics(line.value))
+    lines = (line for line in read_recorded_lines(file, source) if not _is_metrics(line.value))
     return (_flat(JsonPosition(line), line.value) for line in lines)
 
 
 def _open_list(file: BinaryIO, source: str) -> StreamedList:
     file.seek(0)
-    return StreamedList(file, source, lambda key: key in ("rows", "runs"), max_item=MAX_ROW)
+    return StreamedList(file, source, lambda key: key in ("rows", "runs"), max_item=MAX_ROW, decoder=RECORDED_DECODER)
 
 
 def _stream_runs(items: Iterable[Item]) -> Iterator[_Run]:
@@ -514,7 +516,7 @@ def _own_scores(raw: Any) -> Iterator[Score]:
 
 
 def _score(place: JsonPosition, criterion: Criterion, values: dict[str, Any]) -> Score:
-    value = read_optional_number(place.at("scores", criterion.metric), values.get(criterion.metric))
+    value = read_recorded_score(place.at("scores", criterion.metric), values.get(criterion.metric))
     return recorded_score(criterion, value)
 
 
@@ -539,7 +541,7 @@ def _index(place: JsonPosition, raw: Any) -> int:
 
 
 def _number(place: JsonPosition, raw: Any) -> float:
-    return read_optional_number(place, raw, "a number that is not negative", 0, 2**53) or 0.0
+    return read_recorded_number(place, raw, "a number that is not negative", 0, 2**53) or 0.0
 
 
 KS = (1, 3, 5, 10)

@@ -54,7 +54,7 @@ from evaldesk.transcripts.recorded import (
     file_stem,
     free_name,
     known_time,
-    read_number,
+    number_or_name,
     recorded_score,
     recorded_trial,
     recorded_usage,
@@ -380,7 +380,7 @@ def _name(component: dict[str, Any], used_names: set[str]) -> str:
 
 
 def _informing(place: JsonPosition, name: str, value: Any, reason: str, notes: Notes) -> Iterator[Score]:
-    number = read_number(value)
+    number = number_or_name(value)
     if number is None and value is not None:
         notes.refuse("a score that is not a number", place)
     if number is not None:

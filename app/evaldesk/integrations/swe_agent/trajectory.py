@@ -10,7 +10,7 @@ from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import Case, ErrorRecord, EvalSet, RecordedPlan, ToolCall, Turn, Usage
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
+from evaldesk.reading.strict_json import JsonPosition, parse_recorded_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text
 from evaldesk.transcripts.messages.chat import read_chat_message
 from evaldesk.transcripts.messages.turns import Message, turns_of
@@ -34,7 +34,7 @@ class SweAgent(ReadOnly):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """One case and one trial. Raises FormatError."""
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
         place = JsonPosition(document)
         return _build_import(place, read_mapping(place, document.value), file_stem(source))
 

@@ -32,7 +32,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.scenario import TASK_SECTIONS, task_plan, with_persona
 from evaldesk.reading.shape import shown_extra
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, JsonPosition, parse_json
+from evaldesk.reading.strict_json import RECORDED_DECODER, Document, JsonPosition, parse_recorded_json
 from evaldesk.reading.values import (
     ABSENT,
     read_key,
@@ -89,7 +89,7 @@ class Tau2Tasks:
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """An eval set with a case for each task. Raises FormatError."""
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
         notes = Notes()
         cases = read_tasks(JsonPosition(document), document.value, notes)
         evalset = EvalSet(file_stem(source), cases=cases)
@@ -258,7 +258,7 @@ class Tau2Results(ReadOnly):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """The eval set of the tasks and one run of the simulations. Raises FormatError."""
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
         place = JsonPosition(document)
         root = read_mapping(place, document.value)
         at = place.at("simulations")
@@ -281,7 +281,7 @@ class Tau2Results(ReadOnly):
 
 
 def _simulations(file: BinaryIO, source: str) -> StreamedList:
-    return StreamedList(file, source, lambda key: key == "simulations", max_item=MAX_ROW)
+    return StreamedList(file, source, lambda key: key == "simulations", max_item=MAX_ROW, decoder=RECORDED_DECODER)
 
 
 def _build_import(
@@ -408,7 +408,7 @@ def _scores(place: JsonPosition, row: dict[str, Any], end: str) -> tuple[Score, 
     return (trial_score, *(recorded_score(Criterion(f"reward_{name.lower()}"), part) for name, part in part_values))
 
 
-def _reason(value: float | None, reward_info: dict[str, Any], end: str) -> str:
+def _reason(value: float | str | None, reward_info: dict[str, Any], end: str) -> str:
     if value == 1:
         return "Everything the reward is made of is as it should be."
     if end not in _STOPS:

@@ -12,10 +12,11 @@ from evaldesk.formats.exchange import MAX_ROW, Imported, ReadOnly
 from evaldesk.formats.large_runs import TrialRowsOnDisk
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, Score, SessionInit, TrialResult
 from evaldesk.model.conclusion import counted
+from evaldesk.reading.json_places import NUMBER_NAMES
 from evaldesk.reading.json_stream import StreamedList
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, JsonPosition, parse_json
+from evaldesk.reading.strict_json import RECORDED_DECODER, JsonPosition, parse_recorded_json
 from evaldesk.reading.values import (
     ABSENT,
     read_integer,
@@ -64,20 +65,22 @@ class TauBench(ReadOnly):
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """One run with a case for each task. Raises FormatError."""
-        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        document = parse_recorded_json(data, source=source)
         rows = read_list(JsonPosition(document), document.value, lambda at, raw: (at, read_trial_row(at, raw)))
         return _build_import(rows, file_stem(source), TrialRows())
 
     @staticmethod
     def read_large(file: BinaryIO, *, source: str, outcome: str) -> Imported:
         """As `read`, a run at a time."""
-        items = StreamedList(file, source, max_item=MAX_ROW)
+        items = StreamedList(file, source, max_item=MAX_ROW, decoder=RECORDED_DECODER)
         rows = ((JsonPosition(item), read_trial_row(JsonPosition(item), item.value)) for item in items)
         return _build_import(rows, file_stem(source), TrialRowsOnDisk())
 
 
-def reward_value(place: JsonPosition, raw: Any) -> float | None:
-    """A reward, with values that tau-bench takes for 1 made 1; None for null. Raises FormatError."""
+def reward_value(place: JsonPosition, raw: Any) -> float | str | None:
+    """A reward, with values that tau-bench takes for 1 made 1, a name such as NaN, or None. Raises FormatError."""
+    if raw in NUMBER_NAMES:
+        return str(raw)
     value = read_optional_number(place, raw, least=-1e9, most=1e9)
     return 1.0 if value is not None and abs(value - 1) <= _ALMOST else value
 
@@ -160,7 +163,7 @@ def _score(place: JsonPosition, row: dict[str, Any], info: dict[str, Any]) -> Sc
     return recorded_score(REWARD, value, _reason(value, reward_info, details), details)
 
 
-def _reason(value: float | None, reward_info: Any, details: dict[str, Any]) -> str:
+def _reason(value: float | str | None, reward_info: Any, details: dict[str, Any]) -> str:
     if value == 1:
         return "The database and the required outputs are as expected."
     if reward_info is None:

@@ -18,8 +18,8 @@ from evaldesk.reading.values import (
     ABSENT,
     read_list,
     read_mapping,
-    read_optional_number,
     read_optional_text,
+    read_recorded_number,
     text_of,
     wrong_value,
 )
@@ -326,4 +326,4 @@ def _text(place: JsonPosition, raw: Mapping[str, Any], *keys: str) -> str:
 
 def _number(place: JsonPosition, raw: Mapping[str, Any], *keys: str) -> float:
     key = next((key for key in keys if key in raw), keys[0])
-    return read_optional_number(place.at(key), whole_of(raw.get(key, 0)), "a time", 0, 1e20) or 0.0
+    return read_recorded_number(place.at(key), whole_of(raw.get(key, 0)), "a time", 0, 1e20) or 0.0

@@ -30,7 +30,7 @@ from evaldesk.transcripts.otel.traces import (
     kind_of_span,
 )
 from evaldesk.transcripts.prompt_writer import CallPlace, PromptWriter
-from evaldesk.transcripts.recorded import known_time, read_number, recorded_score
+from evaldesk.transcripts.recorded import known_time, number_or_name, recorded_score
 from evaldesk.transcripts.recorded_ends import recorded_error
 from evaldesk.transcripts.recorded_sessions import Session
 
@@ -311,7 +311,7 @@ def _evaluations(conversation: Conversation) -> Iterator[Score]:
         if isinstance(name, str) and name and name not in names:
             names.add(name)
             label = event.attributes.get("gen_ai.evaluation.score.label")
-            yield recorded_score(Criterion(name), read_number(value), text_of(why) or text_of(label))
+            yield recorded_score(Criterion(name), number_or_name(value), text_of(why) or text_of(label))
 
 
 def _error(visit: Visit) -> ErrorRecord | None:

@@ -28,8 +28,8 @@ from evaldesk.integrations.openhands.formats.writing import NOTE
 from evaldesk.model import RecordedPlan
 from evaldesk.model.conclusion import counted
 from evaldesk.model.transcript import is_score
-from evaldesk.reading.json_lines import read_lines, write_lines
-from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, parse_json
+from evaldesk.reading.json_lines import read_recorded_lines, write_lines
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, parse_json, parse_recorded_json
 from evaldesk.transcripts.recorded import RecordedRun, SummaryValue
 
 ATTEMPT = re.compile(r"output\.critic_attempt_(\d{1,3})\.jsonl")
@@ -103,7 +103,7 @@ def _rows(folder: ResultFolder) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _rows_of(folder: ResultFolder, path: str) -> Iterator[dict[str, Any]]:
-    for line in read_lines(folder.read(path), f"{folder.name}/{path}"):
+    for line in read_recorded_lines(folder.read(path), f"{folder.name}/{path}"):
         if isinstance(line.value, dict):
             yield line.value
 
@@ -112,7 +112,7 @@ def _report(folder: ResultFolder) -> dict[str, bool]:
     """Whether each instance was resolved, by the report of the benchmark."""
     if REPORT not in folder.paths:
         return {}
-    value = parse_json(folder.read(REPORT), source=f"{folder.name}/{REPORT}", max_bytes=MAX_RECORDED_BYTES).value
+    value = parse_recorded_json(folder.read(REPORT), source=f"{folder.name}/{REPORT}").value
     if not isinstance(value, dict):
         return {}
     states = (("completed_ids", False), ("unresolved_ids", False), ("empty_patch_ids", False), ("resolved_ids", True))

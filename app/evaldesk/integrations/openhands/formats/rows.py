@@ -22,7 +22,7 @@ from evaldesk.integrations.openhands.formats.writing import outcome as row_outco
 from evaldesk.integrations.openhands.recorded_rows import row_query, row_turn
 from evaldesk.model import Case, Criterion, RecordedPlan, TrialResult, Turn
 from evaldesk.model.conclusion import counted
-from evaldesk.reading.json_lines import read_lines, write_lines
+from evaldesk.reading.json_lines import read_recorded_lines, write_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import JsonPosition, parse_json
@@ -124,7 +124,9 @@ _Row: TypeAlias = tuple[JsonPosition, dict[str, Any]]
 
 
 def _rows(data: bytes | BinaryIO, source: str) -> Iterator[_Row]:
-    return ((JsonPosition(line), read_mapping(JsonPosition(line), line.value)) for line in read_lines(data, source))
+    return (
+        (JsonPosition(line), read_mapping(JsonPosition(line), line.value)) for line in read_recorded_lines(data, source)
+    )
 
 
 def _build_import(rows: Callable[[], Iterable[_Row]], trials: TrialRows, source: str, outcome: str) -> Imported:
