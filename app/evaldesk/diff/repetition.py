@@ -1,7 +1,8 @@
 """Places of a proposed case whose values do not repeat: they differ in other plays, or look as if they would.
 
 A value that differs looks like a time, a counter, an id or a random number, and each look has matchers that can stand
-in its place. Of a value that was seen once, only times of the session and ids as of a generator are suspected.
+in its place. Of a value that was seen once, only times of the session, dates that count from its day and ids as of a
+generator are suspected.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import cached_property
 from itertools import islice, takewhile
 from typing import Any, Literal, TypeAlias
 
+from evaldesk.diff.dated_texts import DaysOfSession, WrittenDate, dated_pattern, text_of_other_days
 from evaldesk.matching import (
     Allowance,
     Origins,
@@ -30,10 +32,10 @@ from evaldesk.matching.moments import clock_seconds, is_after_start, moment_of, 
 from evaldesk.model import Case, JsonValue, ToolCall, Transcript, TurnRecord
 from evaldesk.model.json_text import json_line, short_json
 
-Look: TypeAlias = Literal["time", "counter", "id", "random", ""]
+Look: TypeAlias = Literal["time", "date", "counter", "id", "random", ""]
 Part: TypeAlias = Literal["state", "argument", "answer", "calls"]
 
-LOOKS: tuple[Look, ...] = ("time", "counter", "id", "random")
+LOOKS: tuple[Look, ...] = ("time", "date", "counter", "id", "random")
 RECORDED, NOTHING = "recorded", "nothing"
 """The ways to assert a place beside its matchers: by the recorded value, and not at all."""
 DAY_S = 26 * 3600.0
@@ -45,6 +47,8 @@ RECENT_S = 120.0
 MAX_PLACES = 40
 MAX_PARTS = 8
 """More changing parts of one value are one place."""
+MAX_PATTERN = 400
+"""Characters of a text that a pattern with free dates may stand for."""
 MAX_VALUES = 2_000
 """Texts and numbers of one case that are looked at without another play."""
 MAX_INPUTS = 1_000_000
@@ -56,6 +60,7 @@ _IS_UUID = re.compile(r"(?:[A-Za-z]+[-_:])?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-
 _IS_RANDOM_HEX = re.compile(r"(?:[A-Za-z]+[-_:])?(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{16,}")
 _IS_ID = re.compile(r"(?=.*\d)[\w:./-]{4,}")
 _IS_CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?[APap][Mm])?")
+_CLOCK_IN_TEXT = re.compile(rf"(?<![\d:])(?:{_IS_CLOCK.pattern})(?![\d:])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class ChangingPlace:
     def why(self) -> str:
         """`changes each time: looks like a time`."""
         look = f"looks like {'an' if self.look == 'id' else 'a'} {self.look}" if self.look else ""
-        look = look.replace("a random", "random")
+        look = look.replace("a random", "random").replace("a date", "a date that counts from the day of the recording")
         if not self.others:
             return look
         n = len(self.others)
@@ -120,7 +125,9 @@ def changing_places(
         if turn.expected.tool_calls is not None:
             places += search.of_calls(index, turn.expected.tool_calls, records)
         if turn.expected.reference:
-            places += _of_answer(index, turn.expected.reference, records)
+            places += _of_answer(index, turn.expected.reference, records) or search.of_dated_answer(
+                index, turn.expected.reference, records
+            )
     whole_plays = [play for play in plays if len(play.turns) >= len(case.turns)]
     for key, value in (case.final_state or {}).items():
         if not whole_plays and search.n_values <= 0:
@@ -191,6 +198,35 @@ class _Search:
         state = islice(self.case.initial_state.items(), MAX_VALUES)
         return "\n".join((*(turn.query for turn in self.case.turns), json_line(dict(state))))[:MAX_INPUTS]
 
+    @cached_property
+    def days(self) -> DaysOfSession | None:
+        """The days of the recording; None where its time is not known."""
+        return None if self.recorded_at is None else DaysOfSession(self.recorded_at, self.inputs)
+
+    def of_dated_answer(self, index: int, reference: str, records: Sequence[TurnRecord]) -> list[ChangingPlace]:
+        """The answer, where it would not pass for the reference with other dates than those of the recording."""
+        dates = self._dates_of_session(reference)
+        if not dates or _likeness(reference, text_of_other_days(reference, dates)) >= ALIKE:
+            return []
+        target = Allowance(index + 1)
+        pattern = dated_pattern(reference, dates) if len(reference) <= MAX_PATTERN else ""
+        matchers = {"pattern": replace(target, answer_pattern=pattern)} if pattern else {}
+        key, words = f"{index + 1}.answer", f"Turn {index + 1}, answer"
+        return [ChangingPlace(key, "answer", words, target, reference, len(records), (), "date", matchers)]
+
+    def _dates_of_session(self, text: str) -> list[WrittenDate]:
+        """The dates in the text that count from the day of the recording, and its time of the day."""
+        if self.days is None or self.recorded_at is None:
+            return []
+        dates = self.days.counted_dates(text)
+        clocks = [
+            WrittenDate(match.start(), match.end())
+            for match in _CLOCK_IN_TEXT.finditer(text[:MAX_PATTERN])
+            if _is_clock_of(match.group(), self.recorded_at) and match.group() not in self.inputs
+        ]
+        others = (each for each in clocks if not any(day.start <= each.start < day.end for day in dates))
+        return sorted([*dates, *others], key=lambda each: each.start)
+
     def of_calls(self, index: int, calls: Sequence[ToolCall], records: Sequence[TurnRecord]) -> Iterator[ChangingPlace]:
         """The calls of a turn where other plays call other tools; else the changing arguments."""
         names, words = [call.name for call in calls], f"Turn {index + 1}"
@@ -239,6 +275,7 @@ class _Search:
                 None if each is ABSENT else each for each in values_at if not json_equal(each, recorded_value)
             )
             look = look_of(recorded_value, other_values, self.recorded_at)
+            look = "date" if not look and not other_values and at in suspects else look
             place = replace(target, at=at)
             is_absent = any(each is ABSENT for each in values_at)
             timed = [
@@ -249,6 +286,9 @@ class _Search:
             matchers = (
                 {} if is_absent else matchers_for(place, look, recorded_value, other_values, is_started=is_started)
             )
+            if look == "date" and isinstance(recorded_value, str) and self.days and not moment_of(recorded_value):
+                dated_matchers = self._dated_matchers(place, recorded_value)
+                matchers = dated_matchers | matchers | dated_matchers
             yield ChangingPlace(
                 key + at, part, words + at, place, recorded_value, len(others), other_values, look, matchers
             )
@@ -259,7 +299,25 @@ class _Search:
             return False
         look = look_of(leaf, (), self.recorded_at)
         is_suspect = look == "time" and self._is_of_one_step(leaf, plays) if plays else bool(look)
+        is_suspect = is_suspect or (not look and self._is_counted_date(leaf, plays))
         return is_suspect and f"{leaf}" not in self.inputs
+
+    def _is_counted_date(self, leaf: str | int | float, plays: Sequence[OtherValue]) -> bool:
+        """Whether a text has a date that counts from the day of the recording, and all plays began on one day."""
+        if self.days is None or not isinstance(leaf, str) or not self.days.counted_dates(leaf):
+            return False
+        starts = [
+            self.recorded_at if self.start_time is None else self.start_time,
+            *(each.start_time for each in plays),
+        ]
+        known_starts = [each for each in starts if each is not None]
+        return max(known_starts) - min(known_starts) < DAY_S
+
+    def _dated_matchers(self, target: Allowance, text: str) -> dict[str, Allowance]:
+        """A pattern for a text with other dates in the places of those that count from the day of the recording."""
+        if self.days is None or len(text) > MAX_PATTERN:
+            return {}
+        return {"pattern": replace(target, pattern=dated_pattern(text, self.days.counted_dates(text)))}
 
     def _is_of_one_step(self, leaf: str | int | float, plays: Sequence[OtherValue]) -> bool:
         """Whether the leaf is the time of the recording, and all plays began within the step in which it is written.
@@ -351,7 +409,7 @@ def matchers_for(
     is_dated = all(moment_of(each) for each in values)
     if look == "time" and is_dated and is_started:
         matchers["start"] = replace(target, is_after_start=True)
-    if look == "time" and is_dated:
+    if look in ("time", "date") and is_dated:
         matchers["later"] = replace(target, is_later=True)
     if look == "random" and (near := _noise(value, others)) is not None:
         matchers["within"] = replace(target, within=near)
@@ -416,15 +474,15 @@ def _escaped(text: str) -> str:
     return re.escape(text).replace("\\ ", " ").replace("\\-", "-")
 
 
-def _of_answer(index: int, reference: str, records: Sequence[TurnRecord]) -> Iterator[ChangingPlace]:
+def _of_answer(index: int, reference: str, records: Sequence[TurnRecord]) -> list[ChangingPlace]:
     answers = [record.answer for record in records]
-    other_values = [each for each in answers if _likeness(reference, each) < ALIKE]
-    if other_values:
-        target = Allowance(index + 1)
-        pattern = sentence_pattern([reference, *(each for each in answers if each != reference)])
-        matchers = {"pattern": replace(target, answer_pattern=pattern)} if pattern else {}
-        key, words = f"{index + 1}.answer", f"Turn {index + 1}, answer"
-        yield ChangingPlace(key, "answer", words, target, reference, len(answers), tuple(other_values), "", matchers)
+    if not (other_values := [each for each in answers if _likeness(reference, each) < ALIKE]):
+        return []
+    target = Allowance(index + 1)
+    pattern = sentence_pattern([reference, *(each for each in answers if each != reference)])
+    matchers = {"pattern": replace(target, answer_pattern=pattern)} if pattern else {}
+    key, words = f"{index + 1}.answer", f"Turn {index + 1}, answer"
+    return [ChangingPlace(key, "answer", words, target, reference, len(answers), tuple(other_values), "", matchers)]
 
 
 def _likeness(reference: str, answer: str) -> float:

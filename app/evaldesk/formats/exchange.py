@@ -163,10 +163,21 @@ def imported_sessions(
         evalset, new_run = EvalSet(run.name, cases=items), replace(run, cases=items)
         words = (*words, LARGE_WORDS)
         return Imported(format, evalset, (new_run,), words, refused=notes.sentences, case_ids=case_ids)
-    cases, sentences = repeatable_cases(run.cases)
+    cases, sentences = repeatable_cases(run.cases, _recorded_ends(run))
     evalset, new_run = EvalSet(run.name, cases=cases), replace(run, cases=cases)
     sentences = (*words, *sentences)
     return Imported(format, evalset, (new_run,), sentences, refused=notes.sentences, case_ids=case_ids)
+
+
+def _recorded_ends(run: RecordedRun) -> dict[str, float]:
+    """The end of each session whose last turn states its start, by the id of its case, in seconds since 1970."""
+    turns = ((run.cases[each.case_index].id, each.transcript.turns[-1:]) for each in run.results)
+    return {
+        case_id: turn.start_time + turn.duration_ms / 1000
+        for case_id, last in turns
+        for turn in last
+        if turn.start_time is not None
+    }
 
 
 @runtime_checkable
