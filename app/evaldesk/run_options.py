@@ -704,7 +704,6 @@ _LIMITS = (
 
 NOT_VARIED_BY_FORM: Final = "an instruction of one agent of a tree is a variant of an experiment, or an argument"
 
-NOT_LIVE_FORM: Final = "live_model_config of a criteria file or a flag asks for it; a run again keeps it"
 LIVE_TIMEOUT_S = 300.0
 """Of a live turn, where nothing else is asked for: that of ADK."""
 
@@ -831,7 +830,7 @@ MODEL_CALL = (
         help="Play an agent of ADK over one live connection for each trial, text in and out.",
         default=False,
         unset="no",
-        left_out={"form": NOT_LIVE_FORM},
+        form="more",
     ),
     _call(
         "live_timeout_s",
@@ -843,7 +842,7 @@ MODEL_CALL = (
         unit="s",
         unset="300 s",
         metavar="S",
-        left_out={"form": NOT_LIVE_FORM},
+        form="more",
     ),
     _call(
         "faults",

@@ -86,6 +86,19 @@ def test_the_criteria_are_those_of_the_file_beside_the_eval_set(pages: Any, sess
     assert "Fill in from <code>test_config.json</code>" in typed
 
 
+def test_live_settings_of_the_file_beside_the_eval_set_fill_the_form(pages: Any, tmp_path: Path) -> None:
+    beside = tmp_path / "evalsets" / "test_config.json"
+    live = {"live_model_config": {"timeout_seconds": 9}}
+    beside.write_text(json.dumps({"criteria": {"response_match_score": 0.5}} | live))
+
+    form = pages.get("/runs/new").text
+
+    assert re.search(r'name="live" value="1" checked', form)
+    assert re.search(r'name="live_timeout_s"[^>]*value="9"', form)
+    typed = pages.post("/runs/new", filled="1", evalset=pages.evalset, metric="response_match_score").text
+    assert not re.search(r'name="live" value="1" checked', typed)
+
+
 def test_an_odd_file_of_criteria_is_said_in_the_form_until_some_are_chosen(
     pages: Any, session: str, tmp_path: Path
 ) -> None:

@@ -328,7 +328,11 @@ NEED_A_PROCESS = ("memory_mib", "processes")
 """Bounds of a trial are refused where trials share players."""
 
 
-@pytest.mark.parametrize("option", offered("form"), ids=[option.name for option in offered("form")])
+PLAYED = [option for option in offered("form") if option.name != "live"]
+"""Options that any agent takes; only one of google-adk has live sessions."""
+
+
+@pytest.mark.parametrize("option", PLAYED, ids=[option.name for option in PLAYED])
 def test_a_field_of_the_form_reaches_the_frozen_configuration(shared_pages: Any, option: Any) -> None:
     value = other_value(option)
     needed = {"isolation": "process"} if option.name in NEED_A_PROCESS else {}
@@ -338,6 +342,14 @@ def test_a_field_of_the_form_reaches_the_frozen_configuration(shared_pages: Any,
     config = shared_pages.desk.store.runs.summary(int(address[6:])).config
     expected = {"n": 1, "budget": None, "allocate": "even"}.get(option.name, value)  # one trial of one case
     assert option_values(config)[option.name] == expected
+
+
+def test_live_is_refused_at_its_field_for_an_agent_without_live_sessions(shared_pages: Any) -> None:
+    answer = shared_pages.post("/runs", **shared_pages.form(live="1", live_timeout_s="9"))
+
+    assert answer.status_code == 422
+    assert "has no live sessions; leave it out" in answer.text
+    assert re.search(r'name="live" value="1" checked', answer.text)
 
 
 @pytest.mark.parametrize("name", NEED_A_PROCESS)

@@ -12,7 +12,7 @@ from typing import Any, cast
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 
-from evaldesk.desk.criteria.criteria import criteria_of_set, given_criteria, reaches_out
+from evaldesk.desk.criteria.criteria import criteria_of_set, given_criteria, given_live, reaches_out
 from evaldesk.desk.evalsets.cases import CaseIds
 from evaldesk.desk.failures import MAX_MODE_NAME
 from evaldesk.desk.runs.estimate import Estimate
@@ -389,18 +389,22 @@ def _which(gap: Unjudged, n_cases: int) -> str:
 def as_beside(form_values: Typed, criteria_path: Path | None, evalset: EvalSet | None = None) -> Typed:
     """The form with the criteria of the set, else of the file beside it, where none were chosen yet.
 
-    Raises FormatError, UsageError; also for code and addresses, which no form may name.
+    `live_model_config` of the file counts in either case. Raises FormatError, UsageError; also for code and addresses,
+    which no form may name.
     """
     if not is_fresh(form_values):
         return form_values
+    live = given_live(criteria_path) if criteria_path else {}
+    typed_live = [(name, _typed_text(BY_NAME[name], value)) for name, value in live.items()]
+    pairs = [*form_values.multi_items(), *typed_live]
     if evalset is not None and (set_criteria := criteria_of_set(evalset)):
-        return ImmutableMultiDict([*form_values.multi_items(), *write_criteria(set_criteria)])
+        return ImmutableMultiDict([*pairs, *write_criteria(set_criteria)])
     if criteria_path is None:
         return form_values
     criteria = given_criteria(criteria_path)
     if reaches_out(criteria, None):
         raise UsageError(f"{criteria_path.name} names a function or an address; `evaldesk eval` takes it")
-    return ImmutableMultiDict([*form_values.multi_items(), *write_criteria(criteria)])
+    return ImmutableMultiDict([*pairs, *write_criteria(criteria)])
 
 
 def like_run(summary: RunSummary, case_ids: Iterable[str] = ()) -> Typed:
