@@ -135,12 +135,16 @@ PREFIX_DIVERGED = "prefix_diverged"
 
 
 class ModelError(EvaldeskError):
-    """A model call failed for good; `kind` is a short stable word such as `rate_limit`."""
+    """A model call failed for good; `kind` is a short stable word such as `rate_limit`.
 
-    def __init__(self, message: str, *, kind: str = "model", is_fatal: bool = False) -> None:
+    `trace` is shown below the message in place of a traceback: two requests that differ.
+    """
+
+    def __init__(self, message: str, *, kind: str = "model", is_fatal: bool = False, trace: str = "") -> None:
         super().__init__(message)
         self.kind = kind
         self.is_fatal = is_fatal
+        self.trace = trace
 
 
 class RemoteError(EvaldeskError):

@@ -15,9 +15,22 @@ from tests.islands import has_island
 from tests.ray_cluster import ray_address
 from tests.virtual_environments import make_environment
 
+from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.engine import Executor, GradeSpec, InlineExecutor, LocalExecutor, drive
 from evaldesk.engine.launch import ContainerLauncher, ProcessLauncher
-from evaldesk.model import AgentRef, Container, Criterion, TrialResult, TrialSpec
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Container,
+    Criterion,
+    Expected,
+    JsonValue,
+    RunConfig,
+    TrialResult,
+    TrialSpec,
+    Turn,
+)
+from evaldesk.model.pinned import PINNED
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
@@ -79,6 +92,37 @@ async def test_every_trial_has_one_result(executor: Executor, write_agent: Write
     assert sorted(results) == list(range(20))
     assert {result.verdict for result in results.values()} == {"passed"}
     assert [result.transcript.final_state for result in results.values()] == [{"n": 2}] * 20
+
+
+HEARD = """
+    heard = []
+
+    def agent(message, state, session):
+        heard.append(message)
+        state["n"] += 1
+        return f"{heard} after {[(turn.query, turn.answer) for turn in session.turns]}"
+"""
+
+
+async def test_pinned_turns_of_a_case_are_the_history_of_the_agent_and_no_turn_of_it(
+    executor: Executor, write_agent: Write, play: Play
+) -> None:
+    records: list[JsonValue] = [
+        {"events": [{"kind": "agent_message", "text": "eins"}], "state_after": {"n": 6}},
+        {"events": [{"kind": "agent_message", "text": "zwei"}]},
+    ]
+    answer = "['three'] after [('one', 'eins'), ('two', 'zwei')]"
+    turns = (Turn("one"), Turn("two"), Turn("three", Expected(reference=answer)))
+    case = Case("pinned", turns, extra={PINNED: {"turns": records}})
+    config = RunConfig(write_agent(HEARD, "heard"), "set", criteria=(Criterion("response_exact", 1.0),))
+
+    results = await play(executor, [trial_spec(config, 1, case, 0, 0)])
+
+    result = results[0]
+    assert (result.verdict, result.n_prefix_turns) == ("passed", 2), result.error
+    assert [turn.query for turn in result.transcript.turns] == ["one", "two", "three"]
+    assert result.transcript.final_state == {"n": 7}
+    assert [score.turn for score in result.scores if score.value is not None and score.turn is not None] == [2]
 
 
 async def test_an_agent_finds_no_later_message_in_its_process(

@@ -7,12 +7,15 @@ trial, so repeats of a case never share an answer. The seed is left out, because
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
+from difflib import unified_diff
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +39,19 @@ class Recorder:
 
     With `n_prefix_calls` it is that of a fork inside a turn: the first model calls, and the tool calls among and after
     them, are answered from the recording of the parent, the later ones are live, and nothing is recorded.
+
+    `place` names the recorded trial. The requests of its turns are kept by it, so that a fork can show the recorded one
+    beside its own; empty keeps none.
     """
 
     recording: Recording
     trial_index: int
     replay_error: ModelError | None = None
     n_prefix_calls: int = 0
+    place: str = ""
+    _turn: int = 0
+    _n_of_turn: int = 0
+    _newest: bytes = b""
     _n_model_calls: int = 0
     _n_requests: Counter[bytes] = field(default_factory=Counter)
 
@@ -59,6 +69,10 @@ class Recorder:
             f"the agent asked for {self._n_model_calls:,} of the {self.n_prefix_calls:,} recorded model calls before "
             "the point, and then ended its turn"
         )
+
+    def begin_turn(self, index: int) -> None:
+        """Count the requests of another turn, from 0."""
+        self._turn, self._n_of_turn = index, 0
 
     async def reply(
         self, call: ModelCall, on_text: Callable[[str], None] | None, ask: Callable[[], Awaitable[ModelReply]]
@@ -88,6 +102,9 @@ class Recorder:
             self._n_model_calls += 1
         encoded_content = _encoder.encode([kind, content])
         self._n_requests[encoded_content] += 1
+        self._n_of_turn += 1
+        self._newest = encoded_content
+        self._keep_request()
         digest_input = _encoder.encode([self.trial_index, self._n_requests[encoded_content]]) + encoded_content
         return hashlib.blake2b(digest_input, digest_size=20).hexdigest()
 
@@ -109,7 +126,8 @@ class Recorder:
             self.replay_error = diverged_error(
                 f"{what}, after {max(self._n_model_calls - 1, 0):,} of {self.n_prefix_calls:,} recorded model calls, "
                 "is not the recorded one: the agent asks otherwise than in the trial. Look for a change of the "
-                "instruction, the model, the tools or the agent's code, or play on from before the turn"
+                "instruction, the model, the tools or the agent's code, or play on from before the turn",
+                self._request_diff(),
             )
             raise self.replay_error
         if self.recording.mode == "auto":
@@ -129,6 +147,26 @@ class Recorder:
         data = _encoder.encode(_scrub(answer, scrubber(os.environ)))
         replace_file(path, data, mode=0o600)
 
+    def _keep_request(self) -> None:
+        """Keep the newest request by its number in the turn, without secrets; not in a fork, nor in a replay."""
+        if self.place and not self.n_prefix_calls and self.recording.mode in ("record", "auto"):
+            path = self._request_path()
+            make_folder(path.parent)
+            replace_file(path, _encoder.encode(_readable(self._newest)), mode=0o600)
+
+    def _request_diff(self) -> str:
+        """The recorded request and the newest one, line by line; empty where the recorded one was not kept."""
+        with suppress(OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            if self.place:
+                recorded = msgspec.json.decode(self._request_path().read_bytes())
+                return _diff_lines(recorded, _readable(self._newest))
+        return ""
+
+    def _request_path(self) -> Path:
+        name = f"{self.place}/{self._turn}/{self._n_of_turn}".encode()
+        digest = hashlib.blake2b(name, digest_size=20).hexdigest()
+        return Path(self.recording.folder, digest[:2], f"{digest}.request")
+
     def _path(self, key: str) -> Path:
         return Path(self.recording.folder, key[:2], f"{key}.json")
 
@@ -138,9 +176,34 @@ def not_recorded_error(sentence: str) -> ModelError:
     return ModelError(sentence, kind=NOT_RECORDED)
 
 
-def diverged_error(sentence: str) -> ModelError:
-    """The error of a fork inside a turn whose agent asks otherwise before the point."""
-    return ModelError(sentence, kind=PREFIX_DIVERGED)
+def diverged_error(sentence: str, diff: str = "") -> ModelError:
+    """The error of a fork inside a turn whose agent asks otherwise before the point; `diff` is of both requests."""
+    return ModelError(sentence, kind=PREFIX_DIVERGED, trace=diff)
+
+
+MOST_DIFF_LINES = 2_000
+"""Lines of a request that are compared, from the first one that differs."""
+
+
+def _readable(encoded_content: bytes) -> Any:
+    """The kind and the content of a request, without secrets."""
+    return _scrub(msgspec.json.decode(encoded_content), scrubber(os.environ))
+
+
+def _diff_lines(recorded: Any, asked: Any) -> str:
+    old_lines, new_lines = (
+        json.dumps(each, indent=2, ensure_ascii=False, sort_keys=True).splitlines() for each in (recorded, asked)
+    )
+    pairs = zip(old_lines, new_lines, strict=False)
+    n_same = max(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) - N_CONTEXT, 0)
+    old_lines, new_lines = (lines[n_same : n_same + MOST_DIFF_LINES] for lines in (old_lines, new_lines))
+    return "\n".join(
+        unified_diff(old_lines, new_lines, "recorded request", "request of the fork", "", "", N_CONTEXT, "")
+    )
+
+
+N_CONTEXT = 3
+"""Equal lines around a difference."""
 
 
 def _unreadable(what: str, error: Exception) -> ModelError:

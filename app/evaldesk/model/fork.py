@@ -113,7 +113,8 @@ class Prefix:
     """The pinned turns of a trial and the session state after them; nothing of it is executed.
 
     `message` is the first message of a simulated user in place of its own; empty for its own. The first `n_calls` model
-    calls of the next turn are answered from the recording of the trial number `trial_index` of the parent, from 0.
+    calls of the next turn are answered from the recording of the trial number `trial_index` of the parent, from 0,
+    which `place` names in the recording.
     """
 
     turns: tuple[TurnRecord, ...] = ()
@@ -121,6 +122,12 @@ class Prefix:
     message: str = ""
     n_calls: int = 0
     trial_index: int = 0
+    place: str = ""
+
+
+def trial_place(run_id: int, case_index: int, trial_index: int) -> str:
+    """The name of a trial in a recording, under which its requests are kept."""
+    return f"{run_id}/{case_index}/{trial_index}"
 
 
 def model_calls_of(turn: TurnRecord) -> int:

@@ -31,7 +31,7 @@ from evaldesk.engine.worker.attempt import pauses_sentence
 from evaldesk.errors import REASON_LIMIT, DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, RunConfig, TrialResult, TrialSpec
 from evaldesk.model.conclusion import Stop, StopRule
-from evaldesk.model.fork import ForkPart, Prefix
+from evaldesk.model.fork import ForkPart, Prefix, trial_place
 from evaldesk.model.run import Place, is_more
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
@@ -331,7 +331,10 @@ class RunDriver:
         if self._prefix_of_fork is None:
             turns = await asyncio.to_thread(self._store.forks.pinned, self.run_id)
             state = turns[-1].state_after if turns else case.initial_state
-            self._prefix_of_fork = Prefix(turns, state, part.message, part.n_prefix_calls, part.point.trial_index)
+            point = part.point
+            place = trial_place(point.run_id, point.case_index, point.trial_index)
+            n_calls = part.n_prefix_calls
+            self._prefix_of_fork = Prefix(turns, state, part.message, n_calls, point.trial_index, place)
         return self._prefix_of_fork
 
     async def _is_confirming(self, trial: PendingTrial) -> bool:

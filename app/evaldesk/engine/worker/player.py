@@ -66,6 +66,7 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.decisions import UNUSED, Decided, Script, decision_words, scripted_decisions
+from evaldesk.model.fork import trial_place
 from evaldesk.model.options import USER_VARIABLE
 from evaldesk.model.transcript import AWAITING, BOUNDS, UNANSWERED, UNKNOWN, last_stop, told_captures
 from evaldesk.model.user_reply import MODULE_USER, UserReply, with_decisions_of, with_last_cost
@@ -99,15 +100,18 @@ async def play_trial(
     session = _session_of(spec)
     scripted = scripted_decisions(spec.case)
 
+    recorder = CURRENT_RECORDER.get()
+
     async def play_message(reply: UserReply) -> TurnRecord:
         session.media = reply.media
+        if recorder:
+            recorder.begin_turn(len(session.turns))
         text = plain_text(reply.text or "")
         decisions = with_decisions_of(reply, scripted, len(session.turns)).decisions
         script = Script(decisions) if decisions else None
         with turn_bound(attempt, spec.limits.turn_timeout_s):
             return await play_turn(agent, session, text, attempt=attempt, before=reply.events, script=script)
 
-    recorder = CURRENT_RECORDER.get()
     try:
         with replay_only(recorder) if recorder else nullcontext():
             end = await converse(user, session, attempt, play_message, is_scripted=spec.case.scenario is None)
@@ -351,8 +355,9 @@ def _recorder_of(spec: TrialSpec) -> Recorder | None:
     prefix = spec.prefix
     if prefix and prefix.n_calls:
         recording = replace(spec.recording, mode="auto")
-        return Recorder(recording, prefix.trial_index, n_prefix_calls=prefix.n_calls)
-    return Recorder(spec.recording, spec.trial_index) if spec.recording.mode != "off" else None
+        return Recorder(recording, prefix.trial_index, n_prefix_calls=prefix.n_calls, place=prefix.place)
+    place = trial_place(spec.run_id, spec.case_index, spec.trial_index) if spec.keeps_prompts else ""
+    return Recorder(spec.recording, spec.trial_index, place=place) if spec.recording.mode != "off" else None
 
 
 GRACE_S = 1.0

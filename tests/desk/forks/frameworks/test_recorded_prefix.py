@@ -93,6 +93,13 @@ async def test_a_changed_instruction_ends_the_fork_before_the_point(
     assert trial.error is not None
     assert (trial.status, trial.error.kind) == ("errored", "prefix_diverged")
     assert "is not the recorded one" in trial.error.message
+    lines = trial.error.trace.splitlines()
+    removed_words, added_words = (
+        [line for line in lines if line.startswith(sign) and not line.startswith(sign * 3)] for sign in "-+"
+    )
+    assert lines[:2] == ["--- recorded request", "+++ request of the fork"]
+    assert ["Rolled so far" in line or "Roll." in line for line in removed_words] == [True]
+    assert ["Dice so far" in line or "Roll well." in line for line in added_words] == [True]
     assert endpoint.asked == []
 
 
