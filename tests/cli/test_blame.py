@@ -80,7 +80,12 @@ def test_a_fix_is_verified_from_the_decisive_turn_and_from_the_start(talk: Comma
     assert str(early.exception) == "no trial of this run has a decisive turn yet; look for them first"
     assert talk.run("blame", "1", "--budget", 40).exit_code == 0
 
-    answer = json.loads(talk.run("blame", "1", "--verify", 3, "--json").stdout)
+    plan = "1 failed trial, each 3 times from its decisive turn and 3 times from the start of its case; cost unknown."
+    assert talk.run("blame", "1", "--verify", 3, "--plan").stdout == f"{plan}\n"
+    assert json.loads(talk.run("blame", "1", "--verify", 3, "--plan", "--json").stdout)["n"] == 3
+    verified = talk.run("blame", "1", "--verify", 3, "--json")
+    answer = json.loads(verified.stdout)
+    assert verified.stderr.startswith(plan)
     n_runs = len(json.loads(talk.run("run", "list", "--json").stdout)["items"])
 
     assert (answer["trials"], answer["cases"]) == (1, 1)

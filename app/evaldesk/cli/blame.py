@@ -72,7 +72,7 @@ def blame(
     settings = replace(open_home(workspace), n_workers=n_workers(concurrency))
     trust = None if is_plan else ask_trust(settings, is_trusted=is_trusted, needs_runs_only=True)
     if n is not None:
-        asyncio.run(_verify(settings, trust, run_id, key, n, agent, is_json=is_json))
+        asyncio.run(_verify(settings, trust, run_id, key, n, agent, is_plan=is_plan, is_json=is_json))
         return
     if is_plan:
         sys.exit(asyncio.run(_plan(settings, trust, run_id, key, request, is_json=is_json)))
@@ -137,13 +137,28 @@ async def _search(
 
 
 async def _verify(
-    settings: Settings, trust: Trust | None, run_id: int, key: TrialKey | None, n: int, agent: str, *, is_json: bool
+    settings: Settings,
+    trust: Trust | None,
+    run_id: int,
+    key: TrialKey | None,
+    n: int,
+    agent: str,
+    *,
+    is_plan: bool,
+    is_json: bool,
 ) -> None:
-    from evaldesk.pages.blame import verification_object
+    from evaldesk.pages.blame import fix_plan_lines, fix_plan_object, verification_object
 
     desk = Desk.open(settings, trust)
     desk.poll_requests()
     try:
+        plan = await desk.blames.plan_fix(run_id, key)
+        if is_plan and is_json:
+            show_json(fix_plan_object(plan, n), indent=2)
+        for line in () if is_plan and is_json else fix_plan_lines(plan, n):
+            show(in_one_line(line), err=not is_plan)
+        if is_plan:
+            return
         if agent:
             await desk.agents.start()
         answer = verification_object(await desk.blames.verify(run_id, key, n, agent))

@@ -10,16 +10,14 @@ from typing import Any
 
 from evaldesk.desk.blame.blaming import outcomes_of
 from evaldesk.desk.blame.planning import BlameRequest, PlannedBlame
-from evaldesk.desk.blame.verifying import places_of
+from evaldesk.desk.blame.verifying import FixPlan
 from evaldesk.desk.desk import Desk
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model.blame import Blame, Verification
-from evaldesk.model.conclusion import counted
 from evaldesk.model.decisive_turn import Answer, Count
 from evaldesk.model.fork import edit_words
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
-from evaldesk.model.transcript import known_sum
 from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.pages.json_tree import cut
 from evaldesk.pages.runs.view import STATUS_OF, Square, trial_href
@@ -27,6 +25,7 @@ from evaldesk.statistics.intervals import wilson
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.blame import (
     answer_words,
+    fix_plan_words,
     method_words,
     plan_words,
     repair_words,
@@ -67,9 +66,16 @@ class Repair:
     """A fork with another turn in place of the decisive one, or with the edits of a person."""
 
     run_id: int
+    name: str
     words: str
     count: Count
     is_live: bool
+
+    @property
+    def point(self) -> tuple[float, float, float]:
+        """The heights of its share in the picture, and of the lower and upper end of its interval."""
+        interval = wilson(self.count.passes, self.count.n)
+        return _y(self.count.rate), _y(interval.low), _y(interval.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +86,7 @@ class FixPanel:
     those that may play in place of the agent of the run.
     """
 
-    n_trials: int
-    cost_each: float | None
+    plan: FixPlan
     words: str
     is_live: bool
     problem: str
@@ -90,21 +95,18 @@ class FixPanel:
     @property
     def plan_words(self) -> str:
         """`2 failed trials, each so often from its decisive turn and from the start; about $0.04 for one of both.`"""
-        money = "cost unknown" if self.cost_each is None else f"about {cost_words(self.cost_each)} for one of both"
-        trials = counted(self.n_trials, "failed trial")
-        return f"{trials}, each so often from its decisive turn and from the start of its case; {money}."
+        return fix_plan_words(self.plan.n_trials, self.plan.cost_each)
 
 
 async def read_fix_panel(desk: Desk, run_id: int, key: TrialKey | None, problem: str = "") -> FixPanel | None:
     """The test of a fix for one trial, or all of a run; None where none has a decisive turn. Raises NotFoundError."""
-    blames, _ = await desk.blames.located(run_id, key)
-    if not blames:
+    try:
+        plan = await desk.blames.plan_fix(run_id, key)
+    except UsageError:
         return None
     verification = await desk.blames.verification(run_id, key)
-    costs = [blame.plan.cost_of_fork(turn) for blame in blames for _, turn in places_of(blame)]
     return FixPanel(
-        len(blames),
-        known_sum(costs),
+        plan,
         verification_words(verification) if verification else "",
         desk.blames.is_verifying(run_id),
         problem or desk.blames.verification_fault(run_id),
@@ -201,10 +203,27 @@ class BlamePage:
         return row.x, min(row.y, y), x - row.x, abs(y - row.y)
 
     @property
+    def diamond(self) -> tuple[float, Repair] | None:
+        """The newest repair test with a verdict, and its place in the picture: within the decisive drop."""
+        tests = [each for each in self.repairs if each.count.n]
+        shade = self.shade
+        return (shade[0] + 0.8 * shade[2], tests[-1]) if tests and shade else None
+
+    @property
+    def others_words(self) -> str:
+        """`About $5.60 at the cost of this one; most frequent signature first`, of all failed trials of the run."""
+        money = (
+            "" if not self.cost else f"About {cost_words(self.cost * self.run.counts.failed)} at the cost of this one; "
+        )
+        order = "most frequent signature first, within one budget"
+        return money + (order if money else order.capitalize())
+
+    @property
     def picture_words(self) -> str:
         """The curve for a reader who does not see it."""
         points = ", ".join(f"before turn {row.number} {row.count.words}" for row in self.rows if row.count.n)
-        return f"Share of continuations that pass: {points}" if points else "No continuation yet"
+        repair = f"; with {self.diamond[1].name} in its place {self.diamond[1].count.words}" if self.diamond else ""
+        return f"Share of continuations that pass: {points}{repair}" if points else "No continuation yet"
 
 
 async def blame_page(
@@ -289,7 +308,7 @@ def repairs(desk: Desk, blame: Blame, forks: Sequence[RunSummary]) -> list[Repai
         name = next((each.name for each in edits if each.kind == "assistant" and each.name), "")
         words = f"the turn of {name}" if name else "; ".join(edit_words(each) for each in edits)
         count = Count(run.counts.passed, run.counts.scored)
-        rows.append(Repair(run.id, repair_words(words, count, after), count, run.status in LIVE))
+        rows.append(Repair(run.id, words, repair_words(words, count, after), count, run.status in LIVE))
     return rows
 
 
@@ -492,6 +511,18 @@ def plan_object(batch_plan: PlannedBlame) -> dict[str, Any]:
             {"case_index": case, "trial": at + 1, "reason": reason} for (case, at), reason in batch_plan.refusals
         ],
     }
+
+
+def fix_plan_object(plan: FixPlan, n: int) -> dict[str, Any]:
+    """The test of a fix by `n` continuations from each place, as JSON, before it is played."""
+    cost = None if plan.cost_each is None else plan.cost_each * n
+    return {"trials": plan.n_trials, "n": n, "cost": cost, "real_tools": list(plan.real_tools)}
+
+
+def fix_plan_lines(plan: FixPlan, n: int) -> list[str]:
+    """The same as lines of text."""
+    tools = [f"Tools that run for real: {', '.join(plan.real_tools)}"] if plan.real_tools else []
+    return [fix_plan_words(plan.n_trials, plan.cost_each, n), *tools]
 
 
 def blame_lines(desk: Desk, blame: Blame) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evaldesk.model.blame import Blame, BlamePlan, Side, Verification
+from evaldesk.model.conclusion import counted
 from evaldesk.model.decisive_turn import Answer, Count
 from evaldesk.model.experiment import FEWEST_SHARED_CASES
 from evaldesk.statistics.intervals import newcombe
@@ -51,6 +52,20 @@ def verification_words(verification: Verification) -> str:
     n = verification.n_cases
     there, start = (_side_words(side) for side in (verification.from_turn, verification.from_start))
     return f"From the decisive turns {there}; from the start {start}; over {n:,} {'case' if n == 1 else 'cases'}"
+
+
+def fix_plan_words(n_trials: int, cost_each: float | None, n: int | None = None) -> str:
+    """`2 failed trials, each 5 times from its decisive turn and 5 times from the start of its case; about $0.20.`
+
+    Without `n` the number is still open, and the cost is that of one continuation from each place.
+    """
+    trials = counted(n_trials, "failed trial")
+    if n is None:
+        money = "cost unknown" if cost_each is None else f"about {cost_words(cost_each)} for one of both"
+        return f"{trials}, each so often from its decisive turn and from the start of its case; {money}."
+    times = counted(n, "time")
+    money = "cost unknown" if cost_each is None else f"about {cost_words(cost_each * n)}"
+    return f"{trials}, each {times} from its decisive turn and {times} from the start of its case; {money}."
 
 
 def _side_words(side: Side) -> str:

@@ -115,6 +115,8 @@ def test_a_refused_search_has_its_error_in_its_form(pages: Any, fields: dict[str
 
 
 SOURCE = '''
+from evaldesk import Event, ToolCall
+
 n_played = 0
 
 
@@ -124,7 +126,9 @@ def answer(message, state):
     if message == "step 2":
         n_played += 1
         state["wrong"] = n_played == 1
-    return "no" if state.get("wrong") and message == "step 3" else "yes"
+    if message == "step 1":
+        yield Event("tool_call", call=ToolCall("book_train", {}))
+    yield "no" if state.get("wrong") and message == "step 3" else "yes"
 
 
 root_agent = answer
@@ -163,8 +167,11 @@ def test_a_decisive_turn_leads_to_the_test_of_a_fix_and_to_a_case(pages: Any, lo
     assert "Turn 2 decides" in text
     assert f'href="{located}/fork?turn=2" data-key="b">' in text
     assert "1 turn pinned, turn 2 played and judged" in text
+    assert "The failed trial of run 1" in text
+    assert 'data-part="diamond"' not in text
     assert all(f'href="{located}/fork?turn={turn}">Fork here' in text for turn in (1, 2, 3))
     assert "1 failed trial, each so often from its decisive turn and from the start of its case" in fix_panel(text)
+    assert "Tools that run for real: <code>book_train</code>" in fix_panel(text)
 
 
 def test_the_edit_of_a_person_is_a_repair_test(pages: Any, located: str) -> None:
@@ -174,8 +181,11 @@ def test_the_edit_of_a_person_is_a_repair_test(pages: Any, located: str) -> None
     text = pages.get(f"{located}/blame").text
 
     repair = text.partition('id="repair-title"')[2].partition("</section>")[0]
+    picture = text.partition('data-kind="blame"')[2].partition("</svg>")[0]
     assert "2 of 2" in repair
     assert "state" in repair
+    assert picture.count('data-part="diamond"') == 1
+    assert "in its place 2 of 2" in picture.partition(">")[0]  # for a reader who does not see it
 
 
 def test_a_fix_is_verified_from_a_page_of_the_trial_and_of_the_run(pages: Any, located: str) -> None:

@@ -11,8 +11,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk.desk.blame.planning import MOST_BUDGET, BlameRequest, BlameSources, PlannedBlame, plan_run, plan_trial
 from evaldesk.desk.blame.repairing import REPAIRS, repair_fork
 from evaldesk.desk.blame.verifying import (
+    FixPlan,
     check_n,
     places_of,
+    plan_fix,
     play_to_end,
     stored_continuations,
     verification_of,
@@ -165,6 +167,13 @@ class BlameDesk:
         """
         blames, counts = await self.located(run_id, key)
         return await verify(self._desk, blames, counts, n, agent)
+
+    async def plan_fix(self, run_id: int, key: TrialKey | None) -> FixPlan:
+        """The plan of a test of a fix, for one trial or all of a run. Raises UsageError without a decisive turn."""
+        blames, _ = await self.located(run_id, key)
+        if not blames:
+            raise UsageError("no trial of this run has a decisive turn yet; look for them first", field="run")
+        return await plan_fix(self._desk, blames)
 
     async def start_verification(self, run_id: int, key: TrialKey | None, n: int, agent: str = "") -> None:
         """Verify a fix in the background; forks that were played before are not played again.

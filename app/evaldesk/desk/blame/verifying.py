@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from evaldesk.desk.blame.planning import BlameSources
+from evaldesk.desk.forks.plan import doubled_tools, tools_of
 from evaldesk.errors import UsageError
 from evaldesk.model.blame import Blame, Side, Verification
 from evaldesk.model.comparison import Sample
@@ -14,7 +16,9 @@ from evaldesk.model.decisive_turn import Count
 from evaldesk.model.fork import Edit, Fork, ForkPoint
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
+from evaldesk.model.transcript import known_sum
 from evaldesk.statistics.comparison import compare_means
+from evaldesk.store.runs.run_store import is_imported
 
 if TYPE_CHECKING:
     from evaldesk.desk.runs.runs import RunDesk
@@ -24,6 +28,37 @@ _NUMBERS = 1_000_000_000
 """Numbers of forks from here on are those of verifications; searches have smaller ones."""
 _OF_BLAME = 20_000
 MOST_OF_TRIAL = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FixPlan:
+    """The test of a fix before it is played: its trials, the cost of one continuation of each from both places in US
+    dollars, None where it is not known, and the tools that would run for real.
+    """
+
+    n_trials: int
+    cost_each: float | None
+    real_tools: Sequence[str]
+
+
+async def plan_fix(desk: BlameSources, blames: Sequence[Blame]) -> FixPlan:
+    """The plan of a test of a fix over trials that have a decisive turn each. Raises NotFoundError."""
+    costs = [blame.plan.cost_of_fork(turn) for blame in blames for _, turn in places_of(blame)]
+    return FixPlan(len(blames), known_sum(costs), await asyncio.to_thread(_real_tools, desk, blames))
+
+
+def _real_tools(desk: BlameSources, blames: Sequence[Blame]) -> tuple[str, ...]:
+    """The tools without doubles that trials called or their cases expect, but for trials with recorded results."""
+    names: dict[str, None] = {}
+    for plan in (blame.plan for blame in blames):
+        is_from_file = is_imported(desk.store.runs.summary(plan.run_id).config)
+        if not (not is_from_file if plan.runs_tools is None else plan.runs_tools):
+            continue
+        case = desk.store.runs.case(plan.run_id, plan.case_index)
+        turns = desk.store.runs.trial(plan.run_id, *plan.key).transcript.turns
+        doubled = doubled_tools(case)
+        names |= dict.fromkeys(tool for tool in tools_of(turns, case, 1) if tool not in doubled)
+    return tuple(names)
 
 
 async def verify(

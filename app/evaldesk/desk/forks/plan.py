@@ -111,7 +111,7 @@ def plan_fork(store: Store, fork: Fork, parent: RunSummary, own: RunConfig, agen
     recorded_tools = tools_of(later_turns, case, point.turn)
     if not runs_tools:
         new_case = with_recorded_doubles(new_case, turns[point.turn - 1 :])
-    doubled = _doubled_tools(new_case)
+    doubled = doubled_tools(new_case)
     version = agent_version(agent)
     config = _config(fork, parent, own, agent, new_case, version)
     has_other_model = any(edit.kind in ("agent", "model", "instruction") for edit in fork.edits)
@@ -268,7 +268,8 @@ def tools_of(turns: Sequence[TurnRecord], case: Case, turn: int) -> tuple[str, .
     return tuple(name for name in dict.fromkeys(names) if not is_plumbing(name))
 
 
-def _doubled_tools(case: Case) -> frozenset[str]:
+def doubled_tools(case: Case) -> frozenset[str]:
+    """The tools of a case that doubles answer."""
     plan = case.extra.get("tool_doubles")
     tools = plan.get("tools") if isinstance(plan, Mapping) else None
     return frozenset(map(str, tools)) if isinstance(tools, Mapping) else frozenset()
