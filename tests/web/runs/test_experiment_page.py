@@ -420,3 +420,21 @@ def test_after_a_cut_the_same_trials_count_against_any_baseline(pages: RunPages,
     n_columns = 2 if "hide" in query else 3
     assert re.findall(r"\d+ of \d+", foot[0]) == ["8 of 16"] * n_columns
     assert re.findall(r"<b>(\d+) %</b>", text)[:n_columns] == ["50"] * n_columns
+
+
+def test_all_but_two_of_sixty_variants_can_be_hidden(pages: RunPages) -> None:
+    store, names = pages.desk.store, [f"v{at}" for at in range(60)]
+    plan = ExperimentPlan("trips", tuple(Variant(name, {"model": name}) for name in names), 7, 5)
+    number = store.experiments.begin(plan, [])
+    for index, name in enumerate(names):
+        part = ExperimentPart(number, index, name)
+        config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc", n=1, experiment=part)
+        run_id = store.runs.create(config, [Case("c", (Turn("hi"),))])
+        store.runs.record([TrialResult(run_id, 0, 0, "finished", "passed")])
+        store.runs.set_status(run_id, "finished")
+    hidden = ",".join(map(str, store.experiments.get(number).run_ids[:58]))
+
+    text = pages.get(f"/experiments/{number}?hide={hidden}").text
+
+    assert len(re.findall(r"data-group=", text)) == 2
+    assert len(re.findall(r">Show v\d+</a>", text)) == 58

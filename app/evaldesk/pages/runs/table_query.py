@@ -75,7 +75,7 @@ class TableQuery:
             text("q"),
             columns,
             next((each for each in DENSITIES if each == values.get("density")), ""),
-            run_numbers(values.get("hide", "")),
+            tuple(run_id for run_id in _all_numbers(values.get("hide", "")) if run_id in run_ids),
             values.get("show", "") if values.get("show", "") in (*KINDS, "changed") and len(run_ids) == 2 else "",
             values.get("after", "")[:2_000],
         )
@@ -191,8 +191,12 @@ def sort_of(text: str, run_ids: Sequence[int]) -> RowSort | None:
 
 def run_numbers(text: str) -> tuple[int, ...]:
     """The different numbers of `1,2,7`, at most one more than a table has runs."""
-    numbers = filter(None, map(number_text, text[:2_000].split(",")))
-    return tuple(dict.fromkeys(numbers))[: MAX_RUNS + 1]
+    return _all_numbers(text)[: MAX_RUNS + 1]
+
+
+def _all_numbers(text: str) -> tuple[int, ...]:
+    """The different numbers of `1,2,7`; an experiment has more variants than a table of runs may name."""
+    return tuple(dict.fromkeys(filter(None, map(number_text, text[:2_000].split(",")))))
 
 
 def number_text(text: str) -> int:
