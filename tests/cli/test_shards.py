@@ -369,6 +369,17 @@ def test_an_ordinary_result_is_no_shard(place: CommandFolder) -> None:
     assert "shard" not in read(place, "whole")["runs"][0]
 
 
+def test_an_import_of_a_merged_result_says_what_reads_it(place: CommandFolder) -> None:
+    place.run("run", "merge", *play_shards(place, n=2), "-o", "all.json")
+    (place.folder / "experiment.json").write_text('{"evaldesk_experiment": 1}')
+
+    merged = place.run("import", "all.json")
+    experiment = place.run("import", "experiment.json")
+
+    assert "verdicts and without conversations; read it with evaldesk compare FILE" in str(merged.exception)
+    assert "evaldesk experiment import FILE" in str(experiment.exception)
+
+
 def test_a_shard_of_python_is_undecided_and_an_empty_one_an_error_of_its_own(place: CommandFolder) -> None:
     path = place.evalset("set", {"one": "one"})
     number = place_of("case_1", 2) + 1

@@ -211,6 +211,8 @@ def _refusal(data: bytes, source: str) -> FormatError:
         document = parse_recorded_json(data, source=source)
     except FormatError as error:
         return error
+    if own_words := _own_file(document.value):
+        return document.error(own_words)
     reason = refusal(document.value)
     if "eval config" in reason:
         reason += "; it goes to a run as its criteria: evaldesk eval --config-file-path FILE"
@@ -218,6 +220,19 @@ def _refusal(data: bytes, source: str) -> FormatError:
     return document.error(
         reason if is_named else f"no format knows this file, {_keys(document.value)}; {MAPPING}; {_known_formats()}"
     )
+
+
+def _own_file(value: Any) -> str:
+    """The command for a file that another command of Evaldesk wrote; empty for any other file."""
+    keys = value.keys() if isinstance(value, dict) else set()
+    if "evaldesk_experiment" in keys:
+        return "this is an experiment; store it with: evaldesk experiment import FILE"
+    if {"evaldesk_version", "outcome", "runs"} <= keys:
+        return (
+            "this is the result file of a command or a merge, with verdicts and without conversations; read it with "
+            "evaldesk compare FILE, or name it as --baseline FILE; whole trials are those of: evaldesk export RUN"
+        )
+    return ""
 
 
 MAPPING = "name its columns: evaldesk import FILE --map input=COLUMN,expected=COLUMN"
