@@ -26,7 +26,7 @@ RIGHT = {"low": 4, "middle": 8, "high": 16}
 """The number of cases that each instruction gets right."""
 
 
-def follows(message: str, instruction: str = "low") -> str:
+def follows(message: str, instruction: str = "low", session: object = None) -> str:
     return f"right {message}" if int(message) < RIGHT[instruction] else "wrong"
 
 

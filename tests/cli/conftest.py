@@ -26,8 +26,11 @@ from collections import Counter
 seen = Counter()
 
 
-def root_agent(message, state):
-    """Says what it hears; `raise` raises, `flaky` is right every other time, $ECHO_WRONG and $ECHO_RAISE name more."""
+def root_agent(message, session):
+    """Says what it hears; `raise` raises, `flaky` is right every other time, $ECHO_WRONG and $ECHO_RAISE name more.
+
+    By `session` it has the model and the options of the run.
+    """
     seen[message] += 1
     if message.startswith("raise") or message in os.environ.get("ECHO_RAISE", "").split(","):
         raise ValueError(f"{message} was asked for")

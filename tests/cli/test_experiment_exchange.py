@@ -19,7 +19,7 @@ OF_THIS_DATABASE = ("id", "run_id", "status", "reason")
 def played(place: CommandFolder, *options: object) -> Path:
     """The file of an experiment of a strong and a weak agent and two temperatures."""
     (place.folder / "weak.py").write_text(
-        "def weak(message):\n"
+        "def weak(message, session):\n"
         "    if message == 'c3':\n        raise ValueError(message)\n"
         "    return message if message < 'c3' else 'nothing'\n\nweak.tells_cost = True\n"
     )
@@ -154,7 +154,7 @@ def test_a_deleted_variant_stays_deleted(place: CommandFolder) -> None:
 def test_a_secret_is_not_in_the_file(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_API_KEY", "c7-of-the-shop-0123456789")
     (place.folder / "leaky.py").write_text(
-        "def leaky(message):\n    return 'c7-of-the-shop-0123456789'\n\nleaky.tells_cost = True\n"
+        "def leaky(message, session):\n    return 'c7-of-the-shop-0123456789'\n\nleaky.tells_cost = True\n"
     )
     monkeypatch.delenv("SHOP_API_KEY")
     evalset = place.evalset("shop", ANSWERS)

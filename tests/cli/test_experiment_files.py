@@ -244,7 +244,7 @@ def test_a_killed_process_of_an_experiment_is_resumed_with_every_cell_once(
 ) -> None:
     (place.agent / "agent.py").write_text(
         "import time\nfrom pathlib import Path\n\nplayed = Path(__file__).with_name('played.txt')\n\n\n"
-        "def root_agent(message, state):\n"
+        "def root_agent(message, session):\n"
         "    with played.open('a') as file:\n        file.write('x')\n"
         "    while played.stat().st_size > 8 and not Path(__file__).with_name('go').exists():\n"
         "        time.sleep(0.05)\n"

@@ -28,7 +28,7 @@ NAMES = {
 @pytest.fixture
 def shop(place: CommandFolder) -> CommandFolder:
     place.evalset("shop", ANSWERS)
-    (place.folder / "said.py").write_text("def said(message):\n    return message\n\nsaid.tells_cost = True\n")
+    (place.folder / "said.py").write_text("def said(message, session):\n    return message\n\nsaid.tells_cost = True\n")
     return place
 
 

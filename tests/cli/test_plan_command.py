@@ -15,7 +15,7 @@ PAID = """
 from evaldesk import Event, Usage
 
 
-def paid(message, model=""):
+def paid(message, session, model=""):
     yield Event("usage", usage=Usage(model or "small", tokens_in=1000, tokens_out=100, cost=0.04 if model else 0.01))
     yield message if message != "c3" else "no"
 """

@@ -91,6 +91,18 @@ def close_session_resources(memory: Mapping[str, object]) -> None:
             resource.close()
 
 
+CALL_OPTIONS = (
+    "model",
+    "base_url",
+    "api_key_env",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "reasoning_effort",
+    "max_turns",
+    "extra",
+)
+"""The options of a run that take effect only in the model calls of an agent that follows them."""
 T = TypeVar("T")
 Adapt: TypeAlias = Callable[[object, AgentRef], Agent | None]
 Target: TypeAlias = Literal["object", "address", "command", "file"]
@@ -134,6 +146,10 @@ class AgentKind:
     - `is_last`: its adapter accepts nearly any object, so every other adapter is tried first.
     - `takes_history`: it can be given the turns of a session that it did not play.
     - `takes` are the media kinds of its input beside text, unless the description of an agent has its own.
+    - `unused_options` are those of `CALL_OPTIONS` that no agent of the kind follows; the description of an agent may
+      have more. `option_source` says where an agent of the kind reads an option, by its {name}.
+    - `native_prefix` begins the names of models that the framework's own client calls, which takes neither a reasoning
+      effort nor further fields.
     - `home` are modules of which at least one is imported if an object of the kind exists, `first_parameter` is the
       first parameter of a function of the kind; empty if unknown. The adapter is not imported for any other object.
     - `extra` of Evaldesk installs `package`, whose modules are `modules`.
@@ -164,6 +180,9 @@ class AgentKind:
     is_last: bool = False
     takes_history: bool = True
     takes: tuple[MediaKind, ...] = ()
+    unused_options: tuple[str, ...] = ()
+    option_source: str = ""
+    native_prefix: str = ""
     home: tuple[str, ...] = ()
     first_parameter: str = ""
     extra: str = ""
@@ -223,6 +242,7 @@ KINDS = (
         visibility=Visibility("part", "part", "none", "part", "none"),
         takes=MEDIA_KINDS,
         takes_history=False,
+        unused_options=CALL_OPTIONS,
     ),
     AgentKind(
         "adk",
@@ -238,6 +258,7 @@ KINDS = (
         modules=("google.adk", "google.genai", "google"),
         takes=MEDIA_KINDS,
         home=("google.adk",),
+        native_prefix="gemini-",
     ),
     AgentKind(
         "adk_server",
@@ -248,6 +269,7 @@ KINDS = (
         counts_tokens=True,
         takes=MEDIA_KINDS,
         takes_history=False,
+        unused_options=CALL_OPTIONS,
     ),
     AgentKind(
         "agent_framework",
@@ -259,6 +281,7 @@ KINDS = (
         modules=("agent_framework",),
         home=("agent_framework",),
         takes_history=False,
+        unused_options=CALL_OPTIONS,
     ),
     AgentKind(
         "agno",
@@ -270,6 +293,7 @@ KINDS = (
         modules=("agno",),
         home=("agno",),
         takes_history=False,
+        unused_options=CALL_OPTIONS,
     ),
     AgentKind(
         "benchmark",
@@ -293,6 +317,7 @@ KINDS = (
         modules=("claude_agent_sdk",),
         home=("claude_agent_sdk",),
         takes_history=False,
+        unused_options=CALL_OPTIONS,
     ),
     AgentKind(
         "command",
@@ -303,6 +328,7 @@ KINDS = (
         reports_cost=True,
         visibility=_OWN_REPORT,
         shows_models="model_gateway",
+        unused_options=tuple(name for name in CALL_OPTIONS if name not in ("model", "max_turns")),
     ),
     AgentKind(
         "crewai",
@@ -313,6 +339,7 @@ KINDS = (
         package="crewai",
         modules=("crewai",),
         home=("crewai",),
+        unused_options=CALL_OPTIONS,
     ),
     AgentKind(
         "http",
@@ -324,6 +351,7 @@ KINDS = (
         reports_cost=True,
         visibility=_OWN_REPORT,
         is_asked=True,
+        unused_options=tuple(name for name in CALL_OPTIONS if name != "model"),
     ),
     AgentKind(
         "http_chat",
@@ -336,6 +364,7 @@ KINDS = (
         hides_models=False,
         visibility=Visibility("none", "none", "none", "part", "none"),
         takes=MEDIA_KINDS,
+        unused_options=("max_turns",),
     ),
     AgentKind(
         "litellm",
@@ -361,6 +390,7 @@ KINDS = (
         read_project="evaldesk.integrations.langgraph.project:read_project",
         takes=MEDIA_KINDS,
         home=("langgraph",),
+        option_source="declare {name} in the config or context schema of the graph",
     ),
     AgentKind(
         "openai_agents",
@@ -405,6 +435,7 @@ KINDS = (
         reports_cost=True,
         visibility=Visibility("part", "part", "part", "part"),
         is_last=True,
+        option_source="give its function a parameter `session`, which has the options of the run",
     ),
     AgentKind(
         "replay",
@@ -419,6 +450,7 @@ KINDS = (
         hides_models=False,
         reads_case=True,
         takes=MEDIA_KINDS,
+        unused_options=CALL_OPTIONS,
     ),
     AgentKind(
         "smolagents",
@@ -430,6 +462,7 @@ KINDS = (
         modules=("smolagents",),
         home=("smolagents",),
         takes_history=False,
+        unused_options=CALL_OPTIONS,
     ),
 )
 """The built-in kinds, those of islands that were removed included."""

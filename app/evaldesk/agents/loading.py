@@ -106,10 +106,14 @@ class _FactoryAgent:
                 # `asyncio.run` needs a thread without a running loop, and the caller may have one.
                 with ThreadPoolExecutor(1) as thread:
                     agent = thread.submit(asyncio.run, self._adapt(Session("describe"))).result()
-                takes = "instruction" in inspect.signature(self.make).parameters
+                names = inspect.signature(self.make).parameters
                 description = agent.describe()
                 self._described = agent
-                self._description = replace(description, takes_instruction=takes or description.takes_instruction)
+                self._description = replace(
+                    description,
+                    takes_instruction="instruction" in names or description.takes_instruction,
+                    unused_options=() if "session" in names else description.unused_options,
+                )
             except Exception:  # of the user's code, which the first turn will tell with its trace
                 return AgentDescription(name=self.ref.id, kind="python", description=summary_of(self.make))
         return self._description

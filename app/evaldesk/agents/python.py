@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from evaldesk.agents.agent import KINDS, default_instruction, parameter_names, summary_of
+from evaldesk.agents.agent import CALL_OPTIONS, KINDS, default_instruction, parameter_names, summary_of
 from evaldesk.agents.child_processes import watching_processes
 from evaldesk.agents.remote.protocol import decisions_of, read_events
 from evaldesk.agents.spans import INSTRUMENTS, collect_spans
@@ -83,6 +83,7 @@ class PythonAgent:
             takes=self._takes(),
             unseen=() if self._shows_state(self._declared()) else ("state",),
             takes_instruction="instruction" in (parameter_names(self._declared()) or ()),
+            unused_options=() if "session" in (parameter_names(self._declared()) or ()) else CALL_OPTIONS,
         )
 
     def _declared(self) -> Callable[..., Any]:

@@ -193,6 +193,7 @@ class AgentDescription:
     `takes` are the kinds of media that it says it takes, `unseen` the parts of its work that cannot be seen.
     `takes_instruction`: its instruction can be replaced for a run. `makes_instruction`: its own is made by code when a
     turn begins, and `instruction` only tells so.
+    `unused_options` are options of a run that its model calls do not follow, beside those of its kind.
     """
 
     name: str
@@ -215,6 +216,7 @@ class AgentDescription:
     takes_instruction: bool = False
     makes_instruction: bool = False
     tells_calls: bool = False
+    unused_options: tuple[str, ...] = ()
 
     @property
     def tools_of_all(self) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ from evaldesk.desk.experiments.variants import (
     Level,
     baseline_index,
     check_names,
+    check_overridden_options,
+    check_unused_options,
     check_variants,
     grid_of,
     listed_variants,
@@ -108,6 +110,7 @@ async def _play(
 ) -> int:
     try:
         desk.poll_requests()
+        check_overridden_options(job.options, variants)
         run_plans = await plan_variants(desk, request, job, variants)
         plan = plan_experiment(
             request.experiment or usual_name(job.evalset.name or job.evalset.id),
@@ -197,6 +200,7 @@ async def more_variants(
         for variant, each in zip(variants, await plan_variants(desk, request, job, variants), strict=True)
     ]
     plan = replace(experiment.plan, variants=(*experiment.plan.variants, *variants))
+    check_unused_options(plan.variants, {each.name: own for each, own in zip(variants, run_plans, strict=True)})
     old_plans = [RunPlan((await desk.runs.summary(run_id)).config, evalset.cases) for run_id in experiment.run_ids]
     if len(old_plans) == len(experiment.plan.variants):
         check_variants(plan, [*old_plans, *run_plans], allows_equal=allows_equal)

@@ -227,6 +227,8 @@ def plan_experiment(
         gate_variants=tuple(gate_variants),
     )
     check_variants(plan, run_plans, allows_equal=allows_equal)
+    names = [variant.name for variant in plan.variants]
+    check_unused_options(plan.variants, dict(zip(names, run_plans, strict=True)))
     return plan
 
 
@@ -259,6 +261,30 @@ def variant_options(options: RunOptions, variant: Variant) -> RunOptions:
     if instructions:
         overrides["instructions"] = {**(options.value("instructions") or {}), **instructions}
     return options.but(**overrides)  # type: ignore[arg-type]
+
+
+def check_unused_options(all_variants: Sequence[Variant], run_plans: Mapping[str, RunPlan]) -> None:
+    """Raise UsageError for an option that differs between variants and changes nothing: they would differ by chance.
+
+    `run_plans` are those of the variants to play, by their names.
+    """
+    for variant in all_variants:
+        unused = run_plans[variant.name].unused_options if variant.name in run_plans else {}
+        for name in variant.options:
+            if name in unused and len({str(each.options.get(name)) for each in all_variants}) > 1:
+                raise UsageError(f"variant {variant.name!r}: {unused[name]}, or leave {name} out", field=name)
+
+
+def check_overridden_options(options: RunOptions, variants: Sequence[Variant]) -> None:
+    """Raise UsageError for an option of the whole experiment that no variant would be played with."""
+    own = [variant_options(options, variant) for variant in variants]
+    for name, value in options.overrides.items():
+        if all(name in variant.options for variant in variants) and value not in [each.value(name) for each in own]:
+            raise UsageError(
+                f"{name} is {str(value)[:VALUE_LIMIT]!r} and has another value in every variant, so that this one "
+                "would not be played; leave it out, or name it among the variants",
+                field=name,
+            )
 
 
 def check_variants(plan: ExperimentPlan, run_plans: Sequence[RunPlan], *, allows_equal: bool = False) -> None:

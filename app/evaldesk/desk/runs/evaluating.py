@@ -36,6 +36,7 @@ from evaldesk.desk.experiments.variants import (
     EVALSET,
     baseline_index,
     check_names,
+    check_overridden_options,
     listed_variants,
     plan_experiment,
     usual_name,
@@ -366,6 +367,7 @@ async def _evaluate_variants(call: _Call, request: _VariantRequest) -> Experimen
             f"variants= plays several runs, and {named_option}= is of one; leave it out, or say experiment=",
             field=named_option,
         )
+    check_overridden_options(call.options, variants)
     if call.options.overrides.get("allocate"):
         raise UsageError("the budget of an experiment is spent in order; leave out allocate=", field="allocate")
     with _read_call(call, [str(each.options["model"]) for each in variants if "model" in each.options]) as bench:

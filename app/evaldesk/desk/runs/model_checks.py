@@ -66,6 +66,40 @@ def check_instructions(options: ModelOptions, agent: AgentDescription) -> None:
             raise UsageError(_no_instruction(agents[name]), field="instructions")
 
 
+def unused_options(plan: RunPlan, agent: AgentDescription) -> Mapping[str, str]:
+    """Options that would change nothing in this run, each with the reason and what to do instead.
+
+    No model call of the agent follows them, or no simulated user is asked.
+    """
+    config, kind = plan.config, AGENTS.find(agent.kind)
+    about = f"the agent {config.agent.id!r} ({AGENTS.title(agent.kind)})"
+    source = kind.option_source if kind else ""
+    reasons = {
+        name: f"no model call of {about} follows {name}; "
+        + (source.format(name=name) if source else "set it in the code of the agent, and vary the agent")
+        for name in (*(kind.unused_options if kind else ()), *agent.unused_options)
+    }
+    if kind and kind.native_prefix and not config.model_options.base_url:
+        models = [config.model] if config.model else [each.model for each in _agents_of(agent) if each.model]
+        is_native = bool(models) and all(model.startswith(kind.native_prefix) for model in models if model)
+        for name in (
+            *(("reasoning_effort",) if is_native else ()),
+            *(("extra",) if is_native or not config.model else ()),
+        ):
+            reasons[name] = (
+                f"{name} reaches models of LiteLLM alone, and {about} asks {', '.join(map(str, models)) or 'its own'}; "
+                "name another model beside it"
+            )
+    if not any(case.scenario for case in some_of(plan.cases)) or agent.offers_user:
+        why = "the functions of its module play the user" if agent.offers_user else "no case has a scenario"
+        user_options = (name for name in BY_NAME if name.startswith(_USER_PREFIX))
+        reasons |= dict.fromkeys(user_options, f"no simulated user is asked, since {why}; choose other cases")
+    return reasons
+
+
+_USER_PREFIX = "user_"
+
+
 def _agents_of(agent: AgentDescription) -> Iterator[AgentDescription]:
     yield agent
     for each in agent.sub_agents:

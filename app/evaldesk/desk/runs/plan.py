@@ -244,6 +244,7 @@ class RunPlan:
     visibility: Visibility = field(default_factory=Visibility)
     evalset: EvalSet | None = None
     prefix: tuple[TurnRecord, ...] = ()
+    unused_options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_each(self) -> Sequence[int]:

@@ -27,7 +27,7 @@ from evaldesk.desk.runs.driver import RunDriver
 from evaldesk.desk.runs.first_runs import first_seed
 from evaldesk.desk.runs.input_lock import continued_run
 from evaldesk.desk.runs.kept_workers import SharedWorkers
-from evaldesk.desk.runs.model_checks import check_models
+from evaldesk.desk.runs.model_checks import check_models, unused_options
 from evaldesk.desk.runs.plan import (
     RunOptions,
     RunPlan,
@@ -152,6 +152,7 @@ class RunDesk:
             plan = with_budget(plan, budget, StoredRuns(self._store.runs))
         if subject.description:
             check_models(plan, subject.description, self._settings.environment)
+            plan = replace(plan, unused_options=unused_options(plan, subject.description))
             if subject.description.is_demo and plan.config.seed == chance:
                 seed = first_seed(self._store, plan.config, plan.cases, subject.description)
                 plan = replace(plan, config=replace(plan.config, seed=chance if seed is None else seed))

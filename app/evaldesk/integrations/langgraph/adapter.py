@@ -11,7 +11,7 @@ from functools import partial
 from inspect import signature
 from typing import Any, TypeAlias
 
-from evaldesk.agents.agent import is_from
+from evaldesk.agents.agent import CALL_OPTIONS, is_from
 from evaldesk.agents.message_events import events_of_message, parse_message
 from evaldesk.agents.shared_loop import EventStream, OnSharedLoop, SendEvent
 from evaldesk.agents.tools.frameworks import (
@@ -257,13 +257,14 @@ class GraphAgent(OnSharedLoop):
 
     def describe(self) -> AgentDescription:
         """Its name, and the tools of its tool nodes."""
-        name = self.graph.get_name()
+        name, configurable = self.graph.get_name(), self._configurable()
         return AgentDescription(
             name=self.ref.id if name in {"LangGraph", "Pregel"} else name,
             kind="langgraph",
             description=f"A graph with the nodes {', '.join(node for node in self.graph.nodes if node[:2] != '__')}.",
             tools=tuple(_tools(self.graph)),
-            takes_instruction="instruction" in self._configurable(),
+            takes_instruction="instruction" in configurable,
+            unused_options=tuple(each for each in CALL_OPTIONS if each != "max_turns" and each not in configurable),
         )
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:

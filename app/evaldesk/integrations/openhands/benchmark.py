@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from evaldesk.agents.agent import Agent, ModelCaller, own_python, parameter_names, summary_of
+from evaldesk.agents.agent import CALL_OPTIONS, Agent, ModelCaller, own_python, parameter_names, summary_of
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, kill_group, watch_group
 from evaldesk.agents.in_thread import run_in_thread
@@ -93,6 +93,8 @@ class BenchmarkAgent(ModelCaller):
             description=f"{summary_of(self.function)} ({isolation(self.ref.commands)})".strip(),
             model=self.options.llm or None,
             tells_cost=self.options.tells_cost,
+            # a profile of its own has them in place of the run
+            unused_options=tuple(name for name in CALL_OPTIONS if name != "max_turns") if self.options.llm else (),
         )
 
     def warm(self, session: Session) -> None:
