@@ -105,6 +105,58 @@ def test_a_gate_counts_after_a_resumption_too(place: CommandFolder) -> None:
     assert "weak:weak: failed" in resumed.output
 
 
+def basis_of(place: CommandFolder, number: int) -> str:
+    """The line of the page on the cases and the order of an experiment."""
+    with opened_desk(str(place.folder)) as desk:
+        return read_experiment_page(desk, number, {}).basis
+
+
+def test_every_door_tells_a_variant_that_was_played_at_another_time(place: CommandFolder) -> None:
+    begin(place, "--vary", "temperature=0,1", "--n", 1)
+    first = place.run("experiment", "show", 1).stdout
+    first_basis = basis_of(place, 1)
+
+    added = place.run("experiment", "add", 1, "--vary", "temperature=0.5").stdout
+    later = "temperature=0.5 was added later, and played at another time than the others."
+
+    assert later in added
+    assert later in place.run("experiment", "report", 1).stdout
+    assert "added later" not in first
+    assert first_basis == "2 variants, the same 6 cases, played in turn"
+    assert basis_of(place, 1) == "3 variants, the same 6 cases, played not all at one time"
+
+
+def test_variants_of_two_sets_tell_the_cases_that_they_share(place: CommandFolder) -> None:
+    other = place.evalset("other", {**ANSWERS, "c0": "changed", "more": "more"})
+
+    begin(place, "--vary", f"evalset=shop.evalset.json,{other}", "--n", 1)
+
+    assert basis_of(place, 1) == "2 variants, 7 cases, of which 6 are in all, played in turn"
+
+
+def test_a_deleted_baseline_is_told_and_another_one_may_be_chosen(place: CommandFolder) -> None:
+    gate = ("--min-pass-rate", "0.9", "--gate-variant", "temperature=0")
+    begin(place, "--vary", "temperature=0,1,0.5", "--n", 1, *gate)
+    place.run("run", "rm", 1, "--yes")
+
+    shown = place.run("experiment", "show", 1).stdout
+    other = place.run("experiment", "show", 1, "--baseline-variant", "temperature=1").stdout
+    report = place.run("experiment", "report", 1, "--baseline-variant", "temperature=1").stdout
+    gone = place.run("experiment", "show", 1, "--baseline-variant", "temperature=0")
+    resumed = place.run("experiment", "resume", 1)
+
+    assert "temperature=0, the baseline, has no scored trial, so that no variant is compared with it." in shown
+    assert "was deleted: restore it with `evaldesk trash restore run-1`, or choose another one" in shown
+    assert "temperature=0.5 cannot be told from temperature=1" in other
+    assert "temperature=0.5 cannot be told from temperature=1" in report
+    assert "the run of temperature=0 was deleted" in str(gone.exception)
+    assert resumed.exit_code == 3, resumed.output
+    assert "temperature=0: undecided, since its run was deleted" in resumed.output
+    with opened_desk(str(place.folder)) as desk:
+        notes = read_experiment_page(desk, 1, {}).notes
+    assert "temperature=0 was the baseline: choose another column by its menu, or restore the run." in notes
+
+
 def test_an_experiment_that_another_shell_stops_says_how_it_goes_on(
     place: CommandFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +296,44 @@ def test_an_experiment_without_a_leader_has_nothing_to_confirm(place: CommandFol
 
     assert result.exit_code == 1
     assert "no leader and baseline with trials to confirm" in str(result.exception)
+
+
+def test_the_cost_of_an_added_variant_is_told_before_it_begins(place: CommandFolder) -> None:
+    begun = begin(place, "--vary", "temperature=0,1", "--n", 1, "--budget", 100)
+
+    added = place.run("experiment", "add", 1, "--vary", "temperature=0.5")
+    larger = place.run("experiment", "add", 1, "--vary", "temperature=0.2,0.7", "--budget", "2usd")
+
+    assert "Budget of all trials together: 100 trials.\n" in begun.stderr
+    lines = added.stderr.splitlines()
+    assert lines[0].startswith("1 variant x 6 cases x 1 = 6 trials, $0")
+    assert lines[1].startswith("6 x 1 can show no difference between two variants 4 times in 5")
+    assert "Budget of all trials together: 100 trials; spent so far: 12 trials." in lines
+    assert larger.stderr.startswith("2 variants x 6 cases x 1 = 12 trials, $0")
+    assert "Budget of all trials together: $2; spent so far: $0.\n" in larger.stderr
+
+
+def test_the_cost_of_a_confirmation_is_told_before_it_begins_and_may_have_a_budget(place: CommandFolder) -> None:
+    (place.folder / "follower.py").write_text(AGENT_FILE)
+    path = place.evalset("numbers", {str(at): f"right {at}" for at in range(N_CASES)})
+    options = ("--vary", "instruction=low,high", "--n", 2)
+    place.run("eval", "follower:follows", path, "--criterion", "response_match_score=0.8", *options)
+
+    result = place.run("experiment", "confirm", 1, "--budget", 20)
+
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith(f"2 variants x {N_CASES} cases x 2 = {4 * N_CASES} trials, $0")
+    assert "Budget of all trials together: 20 trials.\n" in result.stderr
+    assert sum(place.store().runs.summary(run_id).n_done for run_id in (3, 4)) == 20
+
+
+def test_nothing_is_estimated_for_a_variant_that_cannot_begin(place: CommandFolder) -> None:
+    begin(place, "--vary", "temperature=0,1", "--n", 3, "--budget", 20)
+
+    added = place.run("experiment", "add", 1, "--vary", "temperature=0.5")
+
+    assert str(added.exception).startswith(SPENT)
+    assert "1 variant x" not in added.stderr
 
 
 def test_an_added_variant_has_the_other_options_of_the_first(place: CommandFolder) -> None:

@@ -13,7 +13,7 @@ from evaldesk.desk.experiments.confirming import pair_to_confirm
 from evaldesk.desk.experiments.results import Results, analyse_runs, counts_that_count, results_against
 from evaldesk.desk.runs.set_changes import changes_on_page
 from evaldesk.errors import NotFoundError
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Interval, counted
 from evaldesk.model.experiment import Analysis
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
@@ -30,6 +30,7 @@ from evaldesk.wording.experiments import (
     analysis_sentence,
     best_sentence,
     effect_sentences,
+    later_sentence,
     luck_sentence,
     variant_difference_words,
 )
@@ -137,14 +138,16 @@ def read_experiment_page(
     notes = [
         f"Variant {names[run_id]} was deleted; its column is empty." for run_id in ordered if run_id not in run_by_id
     ]
+    if loaded.is_baseline_deleted:
+        notes.append(f"{analysis.baseline} was the baseline: choose another column by its menu, or restore the run.")
     notes += failure_sentences(loaded) + set_sentences(desk, list(loaded.runs.values()))
     if loaded.is_cut:
         notes.append(f"Only the first {loaded.n_blocks} trials of each case count, which all variants have.")
     if len({summary.n_most for summary in summaries}) > 1:
         notes.append(UNEQUAL_TRIALS)
+    if later := later_sentence(loaded.later_variants):
+        notes.append(later)
     cost = sum(summary.cost for summary in summaries)
-    places = table_layout(store.runs, summaries).places
-    n_cases = summaries[0].n_cases if places is None else len(places)
     return ExperimentPage(
         id=experiment_id,
         title=f"Experiment {experiment_id}, {plan.name}",
@@ -155,12 +158,27 @@ def read_experiment_page(
         ),
         panel=panel,
         notes=notes,
-        basis=f"{len(plan.variants)} variants, the same {n_cases:,} cases, played in turn",
+        basis=_basis(store.runs, loaded, summaries),
         n_trials=sum(summary.n_done for summary in summaries),
         cost=cost if any(summary.has_models for summary in summaries) else None,
         active_ms=max((summary.active_ms for summary in summaries), default=0.0),
         progress=progress_of(desk, loaded),
     )
+
+
+def _basis(runs: RunStore, loaded: Results, summaries: Sequence[RunSummary]) -> str:
+    """`3 variants, the same 40 cases, played in turn`, or the cases that all have in common and another order."""
+    variants = counted(len(loaded.experiment.plan.variants), "variant")
+    if not summaries:
+        return f"{variants}, whose runs were deleted"
+    places = table_layout(runs, summaries).places
+    if places is None:
+        cases = f"the same {counted(summaries[0].n_cases, 'case')}"
+    else:
+        n_shared = sum(None not in place for place in places)
+        cases = f"{counted(len(places), 'case')}, of which {n_shared:,} are in all"
+    order = "not all at one time" if loaded.later_variants else "in turn"
+    return f"{variants}, {cases}, played {order}"
 
 
 def _with_counts(store: Store, loaded: Results, table: CaseTable) -> Sequence[RowColumn]:

@@ -16,6 +16,7 @@ from evaldesk.wording.experiments import (
     analysis_sentence,
     best_sentence,
     effect_sentences,
+    later_sentence,
     luck_sentence,
     mean_rate_words,
     variant_difference_words,
@@ -29,7 +30,7 @@ def experiment_lines(results: Results) -> list[str]:
     analysis, plan = results.analysis, results.experiment.plan
     lines = [f"Experiment {results.experiment.id}, {plan.name}: {analysis_sentence(analysis)}."]
     lines.append(f"{best_sentence(analysis)}.")
-    lines += _cut_sentences(results) + _unequal_trials(results)
+    lines += _limits(results)
     for each in analysis.rates:
         lines.append(_variant_line(results, each))
     lines += [f"{sentence}." for sentence in effect_sentences(analysis.effects, plan.factors)]
@@ -45,6 +46,25 @@ def failure_sentences(results: Results) -> list[str]:
         f"of {run.n_trials:,}: {run.reason}"
         for index, run in failures
     ]
+
+
+def _limits(results: Results) -> list[str]:
+    """The sentences on trials that count for nothing, unequal numbers of them, and variants of another time."""
+    later = later_sentence(results.later_variants)
+    sentences = [*deleted_baseline(results), *_cut_sentences(results), *_unequal_trials(results)]
+    return [*sentences, *([later] if later else [])]
+
+
+def deleted_baseline(results: Results) -> list[str]:
+    """What to do where the run of the baseline was deleted; empty where it is there."""
+    if not results.is_baseline_deleted:
+        return []
+    experiment, baseline = results.experiment, results.analysis.baseline
+    runs = (each.run_id for each in experiment.members if experiment.plan.variants[each.variant_index].name == baseline)
+    run_id = next(runs, None)
+    restore = "" if run_id is None else f"restore it with `evaldesk trash restore run-{run_id}`, or "
+    shell = f"`evaldesk experiment show {experiment.id} --baseline-variant NAME`"
+    return [f"The run of {baseline}, the baseline, was deleted: {restore}choose another one, here with {shell}."]
 
 
 def _cut_sentences(results: Results) -> list[str]:
@@ -78,7 +98,7 @@ def experiment_markdown(results: Results) -> str:
     sentences = [*effect_sentences(analysis.effects, plan.factors), luck_sentence(analysis)]
     lines += [
         "",
-        *(f"- {sentence}" for sentence in _cut_sentences(results) + _unequal_trials(results)),
+        *(f"- {_cell(sentence)}" for sentence in _limits(results)),
         *(f"- {_cell(each)}" for each in failure_sentences(results)),
         *(f"- {_cell(sentence)}." for sentence in sentences if sentence),
     ]

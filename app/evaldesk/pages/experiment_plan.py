@@ -9,6 +9,7 @@ from evaldesk.desk.runs.estimate import Estimate, RunProposal, estimate_of_run
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model.conclusion import counted
+from evaldesk.run_options import budget_of, budget_words
 from evaldesk.statistics.history.power import Detectable
 from evaldesk.wording.comparison import points_words
 from evaldesk.wording.experiments import and_words
@@ -111,6 +112,13 @@ def estimate_lines(
     if not is_short:
         lines += [f"  {each.name}: {variant_cost_words(each)}" for each in estimate.variants]
     return [*lines, f"{proposal_sentence(proposal, estimate.n_cases)}."] if proposal else lines
+
+
+def budget_sentence(budget: str, n_begun: int = 0, cost: float = 0.0) -> str:
+    """`Budget of all trials together: $20; spent so far: $12.30.`"""
+    _, is_money = budget_of(budget)
+    spent = cost_words(cost) if is_money else counted(n_begun, "trial")
+    return f"Budget of all trials together: {budget_words(budget)}{f'; spent so far: {spent}' if n_begun else ''}."
 
 
 def estimate_object(estimate: ExperimentEstimate, proposal: Proposal | None = None) -> dict[str, Any]:

@@ -12,8 +12,18 @@ from evaldesk.wording.words import CI, interval_words, share_words
 UNEQUAL_TRIALS = "The variants have different numbers of trials; each case weighs the same."
 
 
+def later_sentence(later_variants: Sequence[str]) -> str:
+    """`C was added later and played at another time than the others.`; empty where all were played in turn."""
+    if not later_variants:
+        return ""
+    was = "was" if len(later_variants) == 1 else "were"
+    return f"{and_words(later_variants)} {was} added later, and played at another time than the others."
+
+
 def analysis_sentence(analysis: Analysis) -> str:
     """`C is better than A by 6 to 20 points; B and D cannot be told from A`."""
+    if analysis.differences and not analysis.rate_of(analysis.baseline).n_cases:
+        return f"{analysis.baseline}, the baseline, has no scored trial, so that no variant is compared with it"
     parts = [
         f"{each.variant} is {each.word} than {analysis.baseline}{_by(each)}"
         for each in analysis.differences

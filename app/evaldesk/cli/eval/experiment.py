@@ -13,7 +13,7 @@ from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, on_interrupt, plan_job
 from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.experiments.estimates import ExperimentEstimate, estimate_of_plan
+from evaldesk.desk.experiments.estimates import ExperimentEstimate, estimate_of_addition, estimate_of_plan
 from evaldesk.desk.experiments.revisions import agent_at, is_revision, trees_folder
 from evaldesk.desk.experiments.variants import (
     AGENT,
@@ -43,7 +43,7 @@ from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
 from evaldesk.model.run import RunConfig
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.experiment_files import experiment_lines, experiment_object
-from evaldesk.pages.experiment_plan import estimate_lines, estimate_object
+from evaldesk.pages.experiment_plan import budget_sentence, estimate_lines, estimate_object
 from evaldesk.settings import Settings
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import conclusion_words
@@ -127,8 +127,7 @@ async def _play(
         if request.check:
             return _show_plan(plan, estimate, is_json=request.is_json)
         if not (request.quiet or request.is_json):
-            for line in estimate_lines(estimate, is_short=not plan.budget):
-                show(in_one_line(line), err=True)
+            show_estimate(estimate, plan.budget)
         if request.is_submitted:
             return await _submit(desk, request, plan, run_plans)
         return await _play_planned(desk, request, plan, run_plans)
@@ -204,7 +203,20 @@ async def more_variants(
     old_plans = [RunPlan((await desk.runs.summary(run_id)).config, evalset.cases) for run_id in experiment.run_ids]
     if len(old_plans) == len(experiment.plan.variants):
         check_variants(plan, [*old_plans, *run_plans], allows_equal=allows_equal)
+    budget = budget or experiment.plan.budget
+    await desk.experiments.check_start(experiment_id, budget)
+    estimate = await asyncio.to_thread(estimate_of_addition, desk.stored_runs, experiment.plan, variants, run_plans)
+    spending = await asyncio.to_thread(desk.experiments.spending, experiment_id)
+    show_estimate(estimate, budget, spending)
     await desk.experiments.add(experiment_id, variants, run_plans, budget=budget)
+
+
+def show_estimate(estimate: ExperimentEstimate, budget: str | None, spending: tuple[int, float] = (0, 0.0)) -> None:
+    """Show the estimate of an experiment on standard error, with its budget and the trials and dollars spent of it."""
+    for line in estimate_lines(estimate, is_short=not budget):
+        show(in_one_line(line), err=True)
+    if budget:
+        show(budget_sentence(budget, *spending), err=True)
 
 
 def _on_stored_cases(plan: RunPlan, config: RunConfig) -> RunPlan:
@@ -292,7 +304,10 @@ async def follow_experiment(desk: Desk, experiment_id: int, request: EvalRequest
     if failed and failed.config.experiment:
         show(in_one_line(f"{failed.config.experiment.variant}: {failed.reason}"), err=True)
     gate_variants = results.experiment.plan.gate_variants
-    return max([3 if failed else 0, *_gate_codes(desk, gate_variants, runs, is_json=request.is_json)])
+    gone = [name for name in gate_variants if results.run_of(name) is None]
+    for name in gone:
+        show(in_one_line(f"{name}: undecided, since its run was deleted"), err=request.is_json)
+    return max([3 if failed or gone else 0, *_gate_codes(desk, gate_variants, runs, is_json=request.is_json)])
 
 
 def _gate_codes(desk: Desk, gate_variants: Sequence[str], runs: Sequence[RunSummary], *, is_json: bool) -> list[int]:

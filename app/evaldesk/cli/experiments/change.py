@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from evaldesk.cli.eval.experiment import follow_experiment, more_variants, settings_of, variants_of
+from evaldesk.cli.eval.experiment import follow_experiment, more_variants, settings_of, show_estimate, variants_of
 from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import Command, ask_trust, trust_option, workspace_option
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.experiments.confirming import confirm as confirm_leader
-from evaldesk.desk.experiments.confirming import pair_to_confirm
+from evaldesk.desk.experiments.confirming import pair_to_confirm, plan_confirmation
+from evaldesk.desk.experiments.estimates import estimate_of_plan
 from evaldesk.desk.runs.plan import digest_of_file
 from evaldesk.errors import UsageError
 from evaldesk.run_options import BY_NAME
@@ -106,14 +106,16 @@ def add(
 
 @click.command()
 @click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
+@click.option("--budget", metavar=BUDGET.metavar, help="A budget of its trials together; none is taken over.")
 @trust_option
 @workspace_option
-def confirm(experiment_id: int, is_trusted: bool, workspace: str | None) -> None:
+def confirm(experiment_id: int, budget: str | None, is_trusted: bool, workspace: str | None) -> None:
     """Play the leader of experiment ID against its baseline once more, with new seeds, as an experiment of its own.
 
     \b
     evaldesk experiment confirm 7
     """
+    own_budget = _budget_of(budget)
 
     async def work(desk: Desk) -> int:
         desk.poll_requests()
@@ -124,7 +126,9 @@ def confirm(experiment_id: int, is_trusted: bool, workspace: str | None) -> None
         if len(runs) < 2 or any(run is None for run in runs):
             raise UsageError(f"experiment {experiment_id} has no leader and baseline with trials to confirm")
         baseline_id, leader_id = (run.id for run in runs if run)
-        confirming_id = await confirm_leader(desk, baseline_id, leader_id)
+        plan, run_plans = await plan_confirmation(desk, baseline_id, leader_id, budget=own_budget)
+        show_estimate(await asyncio.to_thread(estimate_of_plan, desk.stored_runs, plan, run_plans), plan.budget)
+        confirming_id = await desk.experiments.start(plan, run_plans)
         return await follow_experiment(desk, confirming_id, EvalRequest((), workspace=workspace))
 
     _run(workspace, work, is_trusted=is_trusted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from evaldesk.cli.files.exchange_files import write_masked
-from evaldesk.cli.runs.shared import json_option, opened_desk, workspace_option
+from evaldesk.cli.runs.shared import Command, json_option, opened_desk, workspace_option
 from evaldesk.errors import UsageError
 from evaldesk.pages.experiment_files import (
     experiment_csv,
@@ -41,12 +41,21 @@ def list_experiments(is_json: bool, workspace: str | None) -> None:
         show("No experiment yet; begin one: evaldesk eval AGENT EVALSET --vary model=a,b", err=True)
 
 
+def baseline_option(command: Command) -> Command:
+    """`--baseline-variant` of results that are shown."""
+    words = "The variant that the others are compared with, in place of that of the experiment."
+    return click.option("--baseline-variant", "baseline", metavar="NAME", help=words)(command)
+
+
 @click.command()
 @click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
+@baseline_option
 @json_option
 @click.option("--csv", "is_csv", is_flag=True, help="Print a line of CSV for each variant.")
 @workspace_option
-def show_experiment(experiment_id: int, is_json: bool, is_csv: bool, workspace: str | None) -> None:
+def show_experiment(
+    experiment_id: int, baseline: str | None, is_json: bool, is_csv: bool, workspace: str | None
+) -> None:
     """Show the variants of experiment ID: pass rates, differences from the baseline, and which may be the best.
 
     \b
@@ -55,7 +64,7 @@ def show_experiment(experiment_id: int, is_json: bool, is_csv: bool, workspace: 
     if is_json and is_csv:
         raise UsageError("--json and --csv: leave one out")
     with opened_desk(workspace) as desk:
-        experiment = desk.experiments.read(experiment_id)
+        experiment = desk.experiments.read(experiment_id, baseline)
     if is_json:
         show_json(experiment_object(experiment), indent=2)
     elif is_csv:
@@ -67,14 +76,15 @@ def show_experiment(experiment_id: int, is_json: bool, is_csv: bool, workspace: 
 
 @click.command()
 @click.argument("experiment_id", metavar="ID", type=click.IntRange(1))
+@baseline_option
 @click.option("--output", "-o", metavar="FILE", help="The file; default: standard output.")
 @workspace_option
-def report(experiment_id: int, output: str | None, workspace: str | None) -> None:
+def report(experiment_id: int, baseline: str | None, output: str | None, workspace: str | None) -> None:
     """Write experiment ID as one Markdown file, with its doubts.
 
     \b
     evaldesk experiment report 7 -o experiment.md
     """
     with opened_desk(workspace) as desk:
-        text = experiment_markdown(desk.experiments.read(experiment_id))
+        text = experiment_markdown(desk.experiments.read(experiment_id, baseline))
     write_masked(text.encode(), output)

@@ -12,7 +12,7 @@ from evaldesk.desk.experiments.variants import plan_experiment, usual_name
 from evaldesk.desk.runs.plan import RunPlan, options_like, subject_of
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import EvalSet, Gates
-from evaldesk.model.experiment import Analysis, Variant
+from evaldesk.model.experiment import Analysis, ExperimentPlan, Variant
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.store.runs.run_store import is_playable
@@ -38,7 +38,17 @@ def pair_to_confirm(analysis: Analysis) -> tuple[str, str] | None:
 
 
 async def confirm(desk: Desk, baseline_id: int, leader_id: int) -> int:
-    """Play a leader against its baseline once more, with new seeds, in an experiment of its own; gives its id.
+    """Play a run once more beside its baseline, with new seeds, as an experiment of its own; gives its id.
+
+    Raises as `plan_confirmation`.
+    """
+    return await desk.experiments.start(*await plan_confirmation(desk, baseline_id, leader_id))
+
+
+async def plan_confirmation(
+    desk: Desk, baseline_id: int, leader_id: int, *, budget: str | None = None
+) -> tuple[ExperimentPlan, list[RunPlan]]:
+    """The experiment of a run and its baseline with new seeds, and its runs.
 
     Raises NotFoundError, UsageError, AgentError, TrustError.
     """
@@ -54,9 +64,10 @@ async def confirm(desk: Desk, baseline_id: int, leader_id: int) -> int:
         usual_name(f"{variants[1].name} against {variants[0].name}, fresh trials"),
         variants,
         run_plans,
+        budget=budget,
         allows_equal=True,
     )
-    return await desk.experiments.start(plan, run_plans)
+    return plan, run_plans
 
 
 async def _fresh_plan(desk: Desk, summary: RunSummary, n: int, seed: int) -> RunPlan:

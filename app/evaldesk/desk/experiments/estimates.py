@@ -203,6 +203,15 @@ def estimate_of_plan(runs: StoredRuns, plan: ExperimentPlan, run_plans: Sequence
     )
 
 
+def estimate_of_addition(
+    runs: StoredRuns, earlier: ExperimentPlan, variants: Sequence[Variant], run_plans: Sequence[RunPlan]
+) -> ExperimentEstimate:
+    """The estimate of further variants of an experiment, whose difference is adjusted for all of its comparisons."""
+    estimate = estimate_of_plan(runs, replace(earlier, variants=tuple(variants), factors=(), baseline=0), run_plans)
+    n_comparisons = len(earlier.variants) + len(variants) - 1
+    return replace(estimate, difference=detectable(estimate.n_cases, estimate.n, estimate.rates, n_comparisons))
+
+
 def experiment_estimate(
     runs: StoredRuns | None,
     variants: Sequence[PlannedVariant],

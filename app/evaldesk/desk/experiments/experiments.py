@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaldesk.desk.experiments.exchange import experiment_parts
-from evaldesk.desk.experiments.results import Results, begun_so_far, results
+from evaldesk.desk.experiments.results import Results, begun_so_far, results, results_against_variant
 from evaldesk.desk.experiments.revisions import remove_unused_trees
 from evaldesk.desk.experiments.turns import budget_end
 from evaldesk.desk.experiments.variants import MOST_VARIANTS, check_names
@@ -69,8 +69,13 @@ class ExperimentDesk:
         """Experiments, newest first; `before` ends the last page."""
         return self._store.experiments.list(before=before, limit=limit)
 
-    def read(self, experiment_id: int) -> Results:
-        """Its results as they are stored now, for a caller that may wait. Raises NotFoundError."""
+    def read(self, experiment_id: int, baseline: str | None = None) -> Results:
+        """Its results as they are stored now, for a caller that may wait; `baseline` is the name of another variant.
+
+        Raises NotFoundError, and UsageError for a baseline whose run was deleted.
+        """
+        if baseline is not None:
+            return results_against_variant(self._store, experiment_id, baseline)
         return results(self._store, experiment_id)
 
     def file_parts(self, experiment_id: int) -> Iterator[bytes]:
@@ -102,8 +107,7 @@ class ExperimentDesk:
         """
         experiment = await self.get(experiment_id)
         if budget is not None:
-            await self._check_rest(experiment)
-            await self._check_budget(experiment_id, budget)
+            await self.check_start(experiment_id, budget)
             plan = replace(experiment.plan, budget=budget)
             await asyncio.to_thread(self._store.experiments.extend, experiment_id, plan, ())
         dropped_ids = {experiment.members[index].run_id for index in experiment.dropped}
@@ -128,9 +132,8 @@ class ExperimentDesk:
         is spent, and ConflictError while the experiment goes on.
         """
         experiment = await self.get(experiment_id)
-        await self._check_rest(experiment)
         budget = budget or experiment.plan.budget
-        await self._check_budget(experiment_id, budget)
+        await self.check_start(experiment_id, budget)
         earlier_variants = experiment.plan.variants
         check_names([each.name for each in (*earlier_variants, *variants)])
         if len(earlier_variants) + len(variants) > MOST_VARIANTS:
@@ -139,6 +142,16 @@ class ExperimentDesk:
         plan = replace(experiment.plan, variants=all_variants, factors=(), budget=budget)
         extend = partial(self._store.experiments.extend, experiment_id, plan)
         await self._runs.start_together(_with_concurrency(plan, run_plans), extend)
+
+    async def check_start(self, experiment_id: int, budget: str | None) -> None:
+        """Raise ConflictError while the experiment goes on, and UsageError for a budget that is spent."""
+        await self._check_rest(await self.get(experiment_id))
+        await self._check_budget(experiment_id, budget)
+
+    def spending(self, experiment_id: int) -> tuple[int, float]:
+        """The trials that all of its variants have so far, and their dollars. Raises NotFoundError."""
+        _, n_begun, cost = begun_so_far(self._store, experiment_id)
+        return n_begun, cost
 
     async def _check_rest(self, experiment: Experiment) -> None:
         """Raise ConflictError while a variant of it is played."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-from evaldesk.errors import NotFoundError
+from evaldesk.desk.experiments.variants import baseline_index
+from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model.comparison import TO_PLAY, PlayedCase, Sample, match_cases
 from evaldesk.model.conclusion import Counts, Interval
 from evaldesk.model.evalset import CaseKey
@@ -43,6 +44,20 @@ class Results:
         """The run of the variant of that name; None where it was deleted."""
         names = [each.name for each in self.experiment.plan.variants]
         return self.runs.get(names.index(variant))
+
+    @property
+    def later_variants(self) -> tuple[str, ...]:
+        """The variants that were added after the first trial, and so were played at another time."""
+        runs = {index: run for index, run in self.runs.items() if not is_imported(run.config)}
+        first = min((run.started_at for run in runs.values() if run.started_at), default=None)
+        variants = self.experiment.plan.variants
+        return tuple(variants[index].name for index, run in runs.items() if first and run.created_at > first)
+
+    @property
+    def is_baseline_deleted(self) -> bool:
+        """Whether the run of the baseline was deleted, so that no variant is compared with it."""
+        names = [each.name for each in self.experiment.plan.variants]
+        return names.index(self.analysis.baseline) not in self.runs
 
     def rows(self) -> list[dict[str, VariantCell]]:
         """A row for each variant: its rate, interval, cost and difference from the baseline, by the column."""
@@ -160,6 +175,17 @@ def results_against(store: Store, experiment_id: int, run_id: int) -> Results:
         return loaded
     analysis = _analysis_against(store, experiment_id, len(plan.variants), index, loaded.n_blocks, state)
     return replace(loaded, analysis=replace(analysis, effects=loaded.analysis.effects))
+
+
+def results_against_variant(store: Store, experiment_id: int, variant: str) -> Results:
+    """The results with the variant of that name as the baseline. Raises NotFoundError, UsageError for a deleted run."""
+    experiment = store.experiments.get(experiment_id)
+    index = baseline_index([each.name for each in experiment.plan.variants], variant)
+    run_id = next((each.run_id for each in experiment.members if each.variant_index == index), None)
+    loaded = results(store, experiment_id)
+    if run_id is None or index not in loaded.runs:
+        raise UsageError(f"the run of {variant} was deleted; name another variant", field="baseline_variant")
+    return results_against(store, experiment_id, run_id)
 
 
 @lru_cache(maxsize=32)
