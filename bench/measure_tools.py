@@ -80,7 +80,7 @@ def _calls(run: int, other: int, name: str) -> Mapping[str, Mapping[str, Any]]:
         "get_run": {"run": str(run)},
         "compare": {"runs": [str(run), str(other)]},
         "list_trials": {"run": str(run), "filter": "verdict:failed"},
-        "get_trial": {"run": str(run), "case": case, "trial": 0},
+        "get_trial": {"run": str(run), "case": case, "trial": 1},
         "search": {"text": "prime"},
         "get_failures": {"set": name},
         "explain_gate": {"run": str(run)},

@@ -99,3 +99,12 @@ def test_a_password_in_the_file_is_refused_and_not_shown(tmp_path: Path) -> None
 def test_another_form_of_the_table_is_refused(tmp_path: Path, toml: str) -> None:
     with pytest.raises(UsageError, match=r"\[store\] may have the keys me and url"):
         settings_in(tmp_path, toml)
+
+
+@pytest.mark.parametrize("name", ["coding agent Codex", "Coding  Agent", "a coding agent"])
+def test_the_name_of_a_coding_agent_is_that_of_no_person(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=r"EVALDESK_ME: .* is a name of a coding agent"):
+        read_settings(tmp_path, (tmp_path,), environment={"EVALDESK_ME": name})
+    (tmp_path / "evaldesk.toml").write_text(f'[store]\nme = "{name}"\n')
+    with pytest.raises(UsageError, match=r"me: .* is a name of a coding agent"):
+        read_settings(tmp_path, (tmp_path,), environment={})

@@ -17,6 +17,7 @@ from evaldesk.errors import VALUE_LIMIT, UsageError
 from evaldesk.model import Container, Limits, ModelOptions
 from evaldesk.model.client_budget import Budget
 from evaldesk.model.options import Recording, RecordingMode, UserConfig
+from evaldesk.model.proposals import is_name_of_client
 from evaldesk.model.run import ExecutorConfig, checked_container
 from evaldesk.paths import OURS, SAMPLES_FOLDER, interpreter_path
 from evaldesk.run_options import AUTO, BY_NAME, KEEP, RUN_OPTIONS, check_fields
@@ -422,6 +423,9 @@ def _me(table: object, environment: Mapping[str, str], path: Path) -> str:
     name = environment.get(ME_VARIABLE) or _table(table).get("me", "")
     if not isinstance(name, str) or len(name) > MAX_NAME or not name.isprintable():
         raise UsageError(f"{path}: [store] me is a name of at most {MAX_NAME} letters, such as anna")
+    if is_name_of_client(name):
+        place = ME_VARIABLE if environment.get(ME_VARIABLE) else f"{path}: [store] me"
+        raise UsageError(f"{place}: {name!r} is a name of a coding agent; write that of a person")
     return " ".join(name.split())
 
 

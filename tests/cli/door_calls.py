@@ -30,7 +30,7 @@ INPUTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "get_run": ({"run": "1"}, ("run", "info", "1")),
     "compare": ({"runs": ["1", "2"]}, ("compare", "1", "2")),
     "list_trials": ({"run": "1", "filter": "verdict:failed"}, ("run", "trials", "1", "--filter", "verdict:failed")),
-    "get_trial": ({"run": "1", "case": "case_2", "trial": 0}, ("run", "trial", "1", "case_2", "0")),
+    "get_trial": ({"run": "1", "case": "case_2", "trial": 1}, ("run", "trial", "1", "case_2", "1")),
     "search": ({"text": "flaky"}, ("search", "flaky")),
     "get_failures": ({"set": "words"}, ("set", "failures", "words")),
     "explain_gate": ({"run": "1"}, ("gate", "explain", "--from", "1")),
@@ -45,8 +45,8 @@ CASE = {"eval_id": "new_case", "conversation": [{"user_content": {"parts": [{"te
 PROPOSALS: Mapping[str, Mapping[str, Any]] = {
     "propose_case": {"set": "words", "case": CASE, "why": "no case asks for two"},
     "propose_edit": {"set": "words", "case": "case_2", "patch": {"tags": ["short"]}, "why": "shorter"},
-    "propose_expectation": {"run": "1", "case": "case_2", "trial": 0, "parts": {"1.answer": "replace"}},
-    "propose_finding": {"run": "1", "case": "case_2", "trial": 0, "kind": "echo", "quote": "hi"},
+    "propose_expectation": {"run": "1", "case": "case_2", "trial": 1, "parts": {"1.answer": "replace"}},
+    "propose_finding": {"run": "1", "case": "case_2", "trial": 1, "kind": "echo", "quote": "hi"},
     "propose_kind": {"kind": "wrong greeting", "definition": "The greeting is another one."},
 }
 

@@ -143,7 +143,7 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     return left
 
 
-FAILED = {"run": "1", "case": "talk", "trial": 0}
+FAILED = {"run": "1", "case": "talk", "trial": 1}
 
 
 def client(usd: float) -> Caller:

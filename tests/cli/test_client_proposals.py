@@ -219,6 +219,9 @@ def test_a_bad_patch_is_refused_with_the_place(desk: Desk, words: str, patch: An
         ("conversation[0].intermediate_data", {"tool_uses": [], "bogus": 1}),
         ("conversation[0].intermediate_data.tool_uses[0]", {"name": "search", "args": {"any": 1}, "bogus": 1}),
         ("conversation[0].intermediate_data.invocation_events[0]", {"author": "words", "bogus": 1}),
+        ("rubrics[0]", {"rubric_id": "short", "rubric_content": {"text_property": "It is short."}, "bogus": 1}),
+        ("conversation[0].rubrics[0]", {"rubric_id": "a", "rubric_content": {"text_property": "b"}, "bogus": 1}),
+        ("conversation[0].rubrics[0].rubric_content", {"text_property": "It is short.", "bogus": 1}),
     ],
 )
 def test_an_unknown_key_is_refused_with_its_place(desk: Desk, words: str, where: str, value: Any) -> None:
@@ -554,8 +557,8 @@ def test_proposals_of_a_folder_without_trust_are_refused_by_both_doors(
     for words_of_command in (
         ("case", "words", place.folder / "case.json"),
         ("edit", "words", "case_2", place.folder / "patch.json", "--why", "short"),
-        ("expectation", "1", "case_2", "0", "1.answer=replace"),
-        ("finding", "1", "case_2", "0", "--kind", "echo", "--quote", "hi"),
+        ("expectation", "1", "case_2", "1", "1.answer=replace"),
+        ("finding", "1", "case_2", "1", "--kind", "echo", "--quote", "hi"),
         ("kind", "echo", "--definition", "It repeats."),
     ):
         result = place.run("propose", *words_of_command)

@@ -68,11 +68,11 @@ def test_each_command_also_shows_its_answer_as_text(played: CommandFolder) -> No
 
 
 def test_a_trial_as_text_names_its_first_divergence(played: CommandFolder) -> None:
-    text = played.run("run", "trial", "1", "case_2", "0").stdout
+    text = played.run("run", "trial", "1", "case_2", "1").stdout
 
-    assert text.startswith("run 1, case_2, trial 0 failed\nfirst divergence: ")
+    assert text.startswith("run 1, case_2, trial 1 failed\nfirst divergence: ")
     assert "good day" in text
-    events = played.run("run", "trial", "1", "case_2", "0", "--detail", "full").stdout
+    events = played.run("run", "trial", "1", "case_2", "1", "--detail", "full").stdout
     assert "turn 1 user: hi" in events
     assert "agent_message" in events
 
@@ -111,9 +111,9 @@ def test_a_run_tells_its_worst_cases_and_first_divergences(played: CommandFolder
         ("compare", {"runs": ["1", "1"]}, "named twice"),
         ("get_case", {"set": "word", "case": "case_1"}, "did you mean 'words'?"),
         ("get_case", {"set": "words", "case": "case_11"}, "did you mean 'case_1'?"),
-        ("get_trial", {"run": "1", "case": "case_1", "trial": 2}, "no trial 2; its trials are 0 to 1"),
-        ("get_trial", {"run": "1", "case": "case_1", "trial": 0, "part": 7}, "no turn 7"),
-        ("get_trial", {"run": "1", "case": "case_1", "trial": 0, "detail": "all"}, "one of line, turns, full"),
+        ("get_trial", {"run": "1", "case": "case_1", "trial": 3}, "no trial 3; its trials are 1 to 2"),
+        ("get_trial", {"run": "1", "case": "case_1", "trial": 1, "part": 7}, "no turn 7"),
+        ("get_trial", {"run": "1", "case": "case_1", "trial": 1, "detail": "all"}, "one of line, turns, full"),
         ("list_trials", {"run": "1", "filter": "verdict:red"}, "verdict:red is none of passed"),
         ("list_runs", {"filter": 'agent:"x'}, "column 7: the quotation mark is never closed"),
         ("list_cases", {"set": "words", "filter": "regex:(a+)+"}, "column 1: no key is named regex:"),

@@ -98,7 +98,7 @@ def test_the_divergence_of_a_failure_is_within_the_first_1500_bytes(desk: Desk, 
     assert {each.verdict for each in results} == {"failed"}
 
     for index, mark in enumerate(marks):
-        value = answer(desk, "get_trial", run=str(run), case=f"case_{index}", trial=0, detail="turns")
+        value = answer(desk, "get_trial", run=str(run), case=f"case_{index}", trial=1, detail="turns")
         text = fenced(fitted(value, 8_000))
         assert mark in text.encode()[:1_500].decode("utf-8", "ignore"), text[:1_500]
 
@@ -108,7 +108,7 @@ def test_a_long_answer_has_its_head_its_tail_its_length_and_its_digest(desk: Des
     case = Case("long", (Turn("hi", Expected(reference="good day")),))
     run = stored_run(desk, [case], [scored(0, case, (TurnRecord("hi", (Event("agent_message", text=said),)),))])
 
-    text = answer(desk, "get_trial", run=str(run), case="long", trial=0)["text"]
+    text = answer(desk, "get_trial", run=str(run), case="long", trial=1)["text"]
 
     line = next(each for each in text.splitlines() if "actual answer" in each)
     assert '"begin x' in line
@@ -128,7 +128,7 @@ def test_300_calls_and_10_megabytes_fit_the_tokens(desk: Desk, detail: str, max_
     seen, cursor, limit = set(), 0, {"max_tokens": max_tokens}
 
     for _ in range(700):
-        value = answer(desk, "get_trial", run=str(run), case="big", trial=0, detail=detail, cursor=cursor, **limit)
+        value = answer(desk, "get_trial", run=str(run), case="big", trial=1, detail=detail, cursor=cursor, **limit)
         assert "left_out" not in fitted(value, max_tokens)
         text = fenced(fitted(value, max_tokens, TOOLS["get_trial"].more, cursor))
         assert len(text.encode()) <= max_tokens * 3.5
@@ -178,7 +178,7 @@ def test_every_letter_of_a_trial_is_on_a_page(desk: Desk, text: str, max_tokens:
     turns = [TurnRecord(f"hi {at}", (Event("agent_message", text=f"{at} {TEXTS[text]}"),)) for at in range(3)]
     case = Case("long", (Turn("hi", Expected(reference="good day")),))
     run = stored_run(desk, [case], [scored(0, case, tuple(turns))])
-    inputs = {"run": str(run), "case": "long", "trial": 0, "detail": detail}
+    inputs = {"run": str(run), "case": "long", "trial": 1, "detail": detail}
 
     def page(cursor: int) -> dict[str, Any]:
         value = answer(desk, "get_trial", **inputs, cursor=cursor, max_tokens=max_tokens)
@@ -213,7 +213,7 @@ def test_no_part_of_a_secret_is_left_where_a_page_ends(desk: Desk, monkeypatch: 
 
     while cursor is not None:
         value = answer(
-            desk, "get_trial", run=str(run), case="long", trial=0, detail="full", cursor=cursor, max_tokens=500
+            desk, "get_trial", run=str(run), case="long", trial=1, detail="full", cursor=cursor, max_tokens=500
         )
         texts.append(value["text"])
         cursor = value["next_cursor"]

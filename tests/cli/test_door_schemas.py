@@ -53,7 +53,7 @@ def answers(folder: Path, agent: str) -> list[tuple[str, dict[str, Any]]]:
         "wait": {"run": "3", "seconds": 0},
         "stop_run": {"run": "3"},
         "fork": {"run": "1", "case": "case_2", "turn": 1, "n": 1},
-        "blame": {"run": "1", "case": "case_2", "trial": 0},
+        "blame": {"run": "1", "case": "case_2", "trial": 1},
     }
     assert usual.keys() | running.keys() == TOOLS.keys()
     calls: list[tuple[str, dict[str, Any]]] = [(name, dict(inputs)) for name, inputs in (usual | running).items()]

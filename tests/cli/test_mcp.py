@@ -172,7 +172,7 @@ def test_resources_and_prompts_are_there(played: CommandFolder) -> None:
     async def steps(client: Any) -> None:
         run = await client.read_resource("evaldesk://run/1")
         assert material_of(run.contents[0].text)["data"]["id"] == 1
-        trial = await client.read_resource("evaldesk://run/1/case/case_2/trial/0")
+        trial = await client.read_resource("evaldesk://run/1/case/case_2/trial/1")
         assert material_of(trial.contents[0].text)["verdict"] == "failed"
         for uri in ("evaldesk://run/99", "evaldesk://run/1/case/case_2/trial/7", "evaldesk://runs"):
             with pytest.raises(Exception, match=r"has no run 99|no trial 7|no resource"):
@@ -217,7 +217,7 @@ def test_a_run_is_started_played_and_waited_for_within_the_budget(
 def test_the_official_client_drives_the_playing_tools_to_their_ends(
     played: CommandFolder, drivers: list[subprocess.Popen[bytes]]
 ) -> None:
-    trial = {"run": "1", "case": "case_2", "trial": 0}
+    trial = {"run": "1", "case": "case_2", "trial": 1}
 
     async def final_item(client: Any, run: int) -> dict[str, Any]:
         for _ in range(5):

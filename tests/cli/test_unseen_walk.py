@@ -121,8 +121,8 @@ def test_no_door_judges_calls_that_cannot_be_seen(kind: str, place: CommandFolde
     check = place.run("eval", target, path, "--check", "--json")
     done = place.run("eval", target, path, "--junit", place.folder / "junit.xml", "--json")
     shown = place.run("run", "info", "1")
-    text = place.run("run", "trial", "1", "a", "0").stdout
-    by_tool = tool_answer(place.folder, "get_trial", {"run": "1", "case": "a", "trial": 0})
+    text = place.run("run", "trial", "1", "a", "1").stdout
+    by_tool = tool_answer(place.folder, "get_trial", {"run": "1", "case": "a", "trial": 1})
 
     foreseen = {each["metric"]: each["reason"] for each in json.loads(check.stdout)["runs"][0]["unscored"]}
     assert foreseen == {

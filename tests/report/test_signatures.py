@@ -19,6 +19,7 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
 )
+from evaldesk.wording.words import short_title
 
 FAILED = (Score("tool_trajectory_avg_score", 0.0, None, 1.0, False),)
 
@@ -27,7 +28,7 @@ def signed(expected: JsonObject, actual: JsonObject | None, tool: str = "search"
     """The signature of a trial that made one call, or none, where one was expected."""
     case = Case("c", (Turn("Go.", Expected(tool_calls=(ToolCall(tool, expected),))),))
     calls = () if actual is None else (Event("tool_call", call=ToolCall(made or tool, actual)),)
-    found = failure_signature(case, Transcript((TurnRecord("Go.", calls),)), FAILED)
+    found = failure_signature(case, Transcript((TurnRecord("Go.", calls),)), FAILED, short_title)
     assert found
     return found.key, found.words
 
@@ -88,14 +89,34 @@ def test_other_failures_are_told_by_their_kind() -> None:
     scores = (Score("response_match_score", 0.1, 0, 0.8, False, reason="far off"), *FAILED)
 
     def words(case: Case, said: Transcript, found: tuple[Score, ...] = FAILED) -> str:
-        signature = failure_signature(case, said, found)
+        signature = failure_signature(case, said, found, short_title)
         return signature.words if signature else ""
 
     assert words(Case("c", (Turn("Go."), Turn("On."))), played) == "a turn was never played"
-    assert words(Case("c", (Turn("Go."),)), played, scores) == "response_match_score failed on a turn"
+    assert words(Case("c", (Turn("Go."),)), played, scores) == "Response match failed on a turn"
     assert words(Case("c", (Turn("Go."),), final_state={"n": 2}), played) == "the final state of n differs"
-    assert words(Case("c", (Turn("Go."),)), played) == "tool_trajectory_avg_score failed"
+    assert words(Case("c", (Turn("Go."),)), played) == "Tool trajectory failed"
     assert words(Case("c", (Turn("Go."),)), played, ()) == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("Timed out after 30 s.", "reward: Timed out after # s"),
+        ("", "the score “reward” is that of a failure"),
+    ],
+)
+@pytest.mark.parametrize("turns", [(Turn("Go."),), (Turn("Go."), Turn("On."))], ids=["whole", "without its last turn"])
+def test_an_imported_failure_has_the_reason_of_its_source_also_where_turns_are_missing(
+    turns: tuple[Turn, ...], reason: str, words: str
+) -> None:
+    played = Transcript((TurnRecord("Go.", (Event("agent_message", text="No."),)),))
+    scores = (Score("reward", 0.0, None, 0.5, False, reason=reason),)
+
+    signature = failure_signature(Case("c", turns), played, scores, short_title, tells_reasons=True)
+
+    assert signature is not None
+    assert signature.words == words
 
 
 CAUSES = (

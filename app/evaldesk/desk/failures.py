@@ -21,6 +21,7 @@ from evaldesk.model.stored import TrialKey
 from evaldesk.store import Store
 from evaldesk.store.failure_steps import folded_name
 from evaldesk.store.runs.facets import tells_reasons
+from evaldesk.wording.words import short_title
 
 MAX_MODE_NAME = 60
 MAX_TEXT = 2_000
@@ -160,7 +161,7 @@ class FailureDesk:
                 if result.error:
                     signatures[key] = error_signature(result.error)
                 elif signature := failure_signature(
-                    cases[key[0]], result.transcript, scores, tells_reasons=has_reasons
+                    cases[key[0]], result.transcript, scores, short_title, tells_reasons=has_reasons
                 ):
                     signatures[key] = signature
         return signatures

@@ -8,7 +8,7 @@ from typing import Any
 from evaldesk.errors import UsageError
 from evaldesk.formats import case_to_json, shown_extra
 from evaldesk.formats.adk.events import events_key
-from evaldesk.model import Case
+from evaldesk.model import Case, JsonObject
 from evaldesk.model.evalset import QUARANTINE
 from evaldesk.reading.scenario import unknown_keys
 from evaldesk.reading.values import snake_case
@@ -16,6 +16,9 @@ from evaldesk.reading.values import snake_case
 _CALL_KEYS = ("partial_args", "will_continue")
 _EXPECTED_KEYS = ("tool_responses",)
 _SESSION_KEYS = ("session_id",)
+_RUBRIC_KEYS = ("rubric_id", "rubric_content", "description", "type")
+_RUBRIC_CONTENT_KEYS = ("text_property",)
+"""Of google-adk's Rubric (google-adk evaluation/eval_rubrics.py)."""
 _EVENT_KEYS = ("author", "content")
 _CONTENT_KEYS = ("parts", "role")
 _PART_KEYS = (
@@ -88,8 +91,10 @@ def _unknown_keys(case: Case) -> Iterator[tuple[str, str]]:
         yield from _others("session_input", case.initial_session.extra, _SESSION_KEYS)
     for key in unknown_keys(case.scenario) if case.scenario else ():
         yield "conversation_scenario", key
+    yield from _unknown_keys_of_rubrics("rubrics", case.rubrics)
     for at, turn in enumerate(case.turns):
         place = f"conversation[{at}]"
+        yield from _unknown_keys_of_rubrics(f"{place}.rubrics", turn.rubrics)
         yield from _others(place, turn.extra, ())
         yield from _others(f"{place}.intermediate_data", turn.expected.extra, _EXPECTED_KEYS)
         for number, call in enumerate(turn.expected.tool_calls or ()):
@@ -115,6 +120,14 @@ def _unknown_keys_of_content(place: str, content: dict[str, Any]) -> Iterator[tu
     parts = content.get("parts")
     for number, part in enumerate(parts if isinstance(parts, list) else ()):
         yield from _others(f"{place}.parts[{number}]", part, _PART_KEYS)
+
+
+def _unknown_keys_of_rubrics(place: str, rubrics: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
+    for number, rubric in enumerate(rubrics):
+        at = f"{place}[{number}]"
+        yield from _others(at, rubric, _RUBRIC_KEYS)
+        if isinstance(content := rubric.get("rubric_content"), dict):
+            yield from _others(f"{at}.rubric_content", content, _RUBRIC_CONTENT_KEYS)
 
 
 def _others(place: str, value: Any, known_keys: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import combinations, pairwise, takewhile
@@ -50,29 +50,39 @@ class Signature:
 
 # No values, so equal signatures do not depend on the data: decision 110.
 def failure_signature(
-    case: Case, transcript: Transcript, scores: Sequence[Score], *, tells_reasons: bool = False
+    case: Case,
+    transcript: Transcript,
+    scores: Sequence[Score],
+    title_of: Callable[[str], str],
+    *,
+    tells_reasons: bool = False,
 ) -> Signature | None:
     """The signature of a failed trial by its deciding scores; None without a divergence or a failed score."""
-    return signature_of(first_divergence(case, transcript, scores), scores, tells_reasons=tells_reasons)
+    return signature_of(first_divergence(case, transcript, scores), scores, title_of, tells_reasons=tells_reasons)
 
 
 def signature_of(
-    divergence: Divergence | None, scores: Sequence[Score], *, tells_reasons: bool = False
+    divergence: Divergence | None,
+    scores: Sequence[Score],
+    title_of: Callable[[str], str],
+    *,
+    tells_reasons: bool = False,
 ) -> Signature | None:
-    """The same by the first divergence of the trial.
+    """The same by the first divergence of the trial; `title_of` is the name of a metric on pages.
 
-    Without one, `tells_reasons` distinguishes the reasons of a failed score: those of a tool are few, those of a judge
-    are all different.
+    `tells_reasons` is for scores of another tool. Without a divergence, or where the file of the tool lacks turns, it
+    distinguishes the reasons of a failed score: those of a tool are few, those of a judge are all different.
     """
     failed_score = next((score for score in scores if score.passed is False), None)
     failed_metric = failed_score.metric if failed_score else ""
-    if divergence is None:
-        return _of_score(failed_score, tells_reasons=tells_reasons) if failed_score else None
+    is_of_source = tells_reasons and divergence is not None and divergence.kind in ("not_played", "score")
+    if divergence is None or is_of_source:
+        return _of_score(failed_score, title_of, tells_reasons=tells_reasons) if failed_score else None
     if divergence.row:
         return replace(_of_call(failed_metric, divergence.row), turn=divergence.turn)
     words = {
         "not_played": "a turn was never played",
-        "score": f"{divergence.name} failed on a turn",
+        "score": f"{title_of(divergence.name)} failed on a turn",
         "final_state": f"the final state of {divergence.name} differs",
     }
     return Signature(
@@ -86,11 +96,15 @@ def error_signature(error: ErrorRecord) -> Signature:
     return Signature(f"error|{error.kind}|{message}", f"{error.kind}: {message}" if message else error.kind)
 
 
-def _of_score(score: Score, *, tells_reasons: bool) -> Signature:
+def _of_score(score: Score, title_of: Callable[[str], str], *, tells_reasons: bool) -> Signature:
+    title = title_of(score.metric)
     reason = _without_values(score.reason).rstrip(".") if tells_reasons else ""
-    if not reason:
-        return Signature(f"{score.metric}|score", f"{score.metric} failed")
-    return Signature(f"{score.metric}|score|{reason}", f"{score.metric}: {reason}")
+    if reason:
+        return Signature(f"{score.metric}|score|{reason}", f"{title}: {reason}")
+    is_name = title == score.metric  # of another tool, or of a metric that is gone
+    return Signature(
+        f"{score.metric}|score", f"the score “{title}” is that of a failure" if is_name else f"{title} failed"
+    )
 
 
 def _without_values(text: str) -> str:

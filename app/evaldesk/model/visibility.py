@@ -38,7 +38,7 @@ _STEPS: Mapping[Part, str] = {
 
 
 CAPTURES: Mapping[str, str] = {
-    "adapter": "by the adapter of its framework",
+    "adapter": "inside its framework",
     "told": "as the agent reported it",
     "spans": "from its OpenTelemetry spans",
     "gateway": "from the requests of its model client",
@@ -47,7 +47,7 @@ CAPTURES: Mapping[str, str] = {
 
 
 def capture_words(captures: Iterable[str]) -> str:
-    """`Recorded by the adapter of its framework and from its OpenTelemetry spans`; empty where it was not noted."""
+    """`Recorded inside its framework and from its OpenTelemetry spans`; empty where it was not noted."""
     ways = [CAPTURES.get(each, each) for each in captures]
     return f"Recorded {_enumeration(ways)}" if ways else ""
 

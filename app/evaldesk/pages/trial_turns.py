@@ -130,7 +130,8 @@ class TurnPanel:
     """One turn; `record` is None when it was never played. `status` is empty where no metric judged it.
 
     `answer` is the text of an answer that nothing is compared with, empty elsewhere. One of JSON with a reference of
-    JSON has an `answer_tree`, and a long one the first `answer_lines` that differ.
+    JSON has an `answer_tree`, and a long one the first `answer_lines` that differ. `unanswered` is the reference of a
+    turn without an answer.
 
     `parts` are what the agent did in a turn that expects nothing, in order: nothing stands beside it. None elsewhere;
     there `calls` are compared, and `call_events` are the indexes of the events of the calls that the agent made.
@@ -166,6 +167,7 @@ class TurnPanel:
     answer_tree: Node | None = None
     answer_lines: Sequence[PatchLine] = ()
     answer_prose: tuple[Prose, Prose] | None = None
+    unanswered: Prose | None = None
     inner: Sequence[TurnPart] = ()
     n_inner: int = 0
 
@@ -365,7 +367,9 @@ class _Drawing:
         inner = [] if is_folded or is_silent or not record else _inner_events(record)
         events, events_shown = self._events(None if is_folded else record, first_event)
         has_answer = not is_silent and diff.text is None and not pieces_shown.n_left
-        answers = None if is_silent or is_folded or pieces_shown.n_left else _answers(diff)
+        is_whole = not (is_silent or is_folded or pieces_shown.n_left)
+        answers = _answers(diff) if is_whole else None
+        unanswered = diff.reference if is_whole and not diff.answer else None
         tree = self.markdown.trees.difference(*answers) if answers else None
         is_long = answers is not None and tree is None and sum(map(len, answers)) > MAX_COMPARED
         lines = list(islice(answer_lines(*answers), MAX_LINES)) if answers and is_long else []
@@ -396,6 +400,7 @@ class _Drawing:
             answer_tree=tree,
             answer_lines=list(patch_lines(lines)),
             answer_prose=self.markdown.difference(*answers) if answers and not tree and not lines else None,
+            unanswered=self.markdown.prose(cut(unanswered, self.most_said)) if unanswered else None,
             inner=parts_of(inner[:MAX_INNER], self.markdown, most=MAX_INNER_TEXT, most_said=MAX_INNER_TEXT),
             n_inner=sum(event.kind in ("agent_message", "tool_call") for event in inner),
         )

@@ -243,7 +243,7 @@ def _address(desk: Desk) -> str:
 
 
 def resource_call(uri: str) -> tuple[str, dict[str, Any]]:
-    """The tool and the inputs of a resource such as `evaldesk://run/12/case/x/trial/0`. Raises NotFoundError."""
+    """The tool and the inputs of a resource such as `evaldesk://run/12/case/x/trial/1`. Raises NotFoundError."""
     from urllib.parse import unquote
 
     parts = [unquote(part) for part in uri.removeprefix("evaldesk://").split("/")]

@@ -355,6 +355,7 @@ PAGE_FILTERS: Mapping[str, str] = {
     "numbered_trial_href": "evaldesk.pages.failures.room:numbered_trial_href",
     "queue_title": "evaldesk.pages.queues.result:queue_title",
     "agent_graph": "evaldesk.pages.agent_graph:agent_graph",
+    "divergence_sentence": "evaldesk.wording.words:divergence_sentence",
     "capture_words": "evaldesk.model.visibility:capture_words",
     "queue_words": "evaldesk.pages.queues.result:queue_words",
     "trial_name": "evaldesk.pages.queues.result:trial_name",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import floor, isclose, log10
+from typing import TYPE_CHECKING
 
 from evaldesk.metrics import is_higher_better, known_metric
 from evaldesk.model import Conclusion, Counts, RunConfig, TrialResult
@@ -18,6 +19,9 @@ from evaldesk.model.trial_turns import TrialSummary, summary_of
 from evaldesk.run_options import EVEN, budget_of, budget_words
 from evaldesk.statistics.histogram import Bin
 from evaldesk.statistics.intervals import CaseCounts, CurvePoint, wilson
+
+if TYPE_CHECKING:
+    from evaldesk.diff.divergence import Divergence
 
 FEW_TRIALS = 5
 FEW_CASES = 10
@@ -459,6 +463,13 @@ def short_title(metric: str) -> str:
     """The name of a metric on pages; a metric that is gone keeps its name."""
     info = known_metric(metric)
     return info.title if info else metric
+
+
+def divergence_sentence(divergence: Divergence) -> str:
+    """The sentence of a first divergence on pages, with the metric of a failed turn by its title."""
+    if divergence.kind != "score":
+        return divergence.sentence
+    return f"{short_title(divergence.name)}{divergence.sentence.removeprefix(divergence.name)}"
 
 
 def asserted_lines(config: RunConfig, n_cases: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -64,3 +65,15 @@ def test_without_its_marks_each_side_is_the_text_as_it_is_rendered_alone(expecte
 )
 def test_what_is_no_markdown_or_too_long_stands_as_it_is(expected: str, actual: str) -> None:
     assert Markdown().difference(expected, actual) is None
+
+
+def test_the_reference_of_a_turn_that_errored_is_rendered_too(pages: Any) -> None:
+    file = pages.desk.evalsets.read(pages.evalset)[2]
+    file.write_text(file.read_text().replace('"never"', '"**never** again"'))
+
+    page = pages.get(f"{pages.finish()}/cases/2/trials/0").text
+
+    (row,) = re.findall(r'<td data-label="Expected">(.*?)</tr>', page, re.DOTALL)
+    assert '<div class="prose"><p><strong>never</strong> again</p>' in row
+    assert '<p class="raw">**never** again</p>' in row
+    assert "no answer" in row

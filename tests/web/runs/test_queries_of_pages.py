@@ -81,7 +81,7 @@ def test_no_reading_tool_reads_a_whole_table_of_trials_nor_asks_more_beside_othe
         "get_run": {"run": str(first)},
         "compare": {"runs": [str(first), str(second)]},
         "list_trials": {"run": str(first), "filter": "verdict:failed"},
-        "get_trial": {"run": str(first), "case": "misses", "trial": 0},
+        "get_trial": {"run": str(first), "case": "misses", "trial": 1},
         "get_failures": {"set": "dice_set"},
         "explain_gate": {"run": str(first)},
         "health": {"set": "dice_set"},

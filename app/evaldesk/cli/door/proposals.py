@@ -27,7 +27,7 @@ def propose() -> None:
 
     \b
     evaldesk propose case calc new_case.json --why "no case asks for two dice"
-    evaldesk propose finding 12 roll_16 0 --kind "wrong date" --quote "Friday, 4 December"
+    evaldesk propose finding 12 roll_16 1 --kind "wrong date" --quote "Friday, 4 December"
     """
 
 
@@ -82,7 +82,7 @@ def edit(name: str, case_id: str, file: str, why: str, client: str, is_json: boo
 @propose.command()
 @click.argument("name", metavar="RUN")
 @click.argument("case_id", metavar="CASE")
-@click.argument("trial", type=click.IntRange(0), metavar="TRIAL")
+@click.argument("trial", type=click.IntRange(1), metavar="TRIAL")
 @click.argument("parts", nargs=-1, metavar="KEY=WAY...")
 @_WHY
 @_CLIENT
@@ -101,7 +101,7 @@ def expectation(
     """Propose values of TRIAL as expectations of its CASE; without KEY=WAY the offered ones are named.
 
     \b
-    evaldesk propose expectation 12 roll_16 0 1.answer=as_well --why "both are right"
+    evaldesk propose expectation 12 roll_16 1 1.answer=as_well --why "both are right"
     """
     from evaldesk.pages.door.proposals import propose_expectation
 
@@ -113,7 +113,7 @@ def expectation(
 @propose.command()
 @click.argument("name", metavar="RUN")
 @click.argument("case_id", metavar="CASE")
-@click.argument("trial", type=click.IntRange(0), metavar="TRIAL")
+@click.argument("trial", type=click.IntRange(1), metavar="TRIAL")
 @click.option("--kind", required=True, metavar="NAME", help="The kind of failure.")
 @click.option("--quote", required=True, metavar="TEXT", help="Words that stand in the trial, letter by letter.")
 @click.option("--turn", type=click.IntRange(1), metavar="TURN", help="The turn with the words, from 1.")
@@ -136,7 +136,7 @@ def finding(
     """Propose a failure in TRIAL of CASE.
 
     \b
-    evaldesk propose finding 12 roll_16 0 --kind "wrong date" --quote "Friday, 4 December"
+    evaldesk propose finding 12 roll_16 1 --kind "wrong date" --quote "Friday, 4 December"
     """
     from evaldesk.pages.door.proposals import propose_finding
 

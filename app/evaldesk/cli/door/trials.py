@@ -42,7 +42,7 @@ def trials(name: str, text: str, cursor: int, limit: int, is_json: bool, workspa
 @click.command()
 @click.argument("name")
 @click.argument("case_id", metavar="CASE")
-@click.argument("number", metavar="TRIAL", type=click.IntRange(0))
+@click.argument("number", metavar="TRIAL", type=click.IntRange(1))
 @click.option("--part", type=click.IntRange(1), metavar="TURN", help="Only this turn, counted from 1.")
 @click.option(
     "--detail",
@@ -67,8 +67,8 @@ def trial(
     """Print TRIAL of CASE in the run NAME as text: its verdict, its first divergence, then its turns.
 
     \b
-    evaldesk run trial 12 roll_16 0
-    evaldesk run trial 12 roll_16 0 --detail full --part 1
+    evaldesk run trial 12 roll_16 1
+    evaldesk run trial 12 roll_16 1 --detail full --part 1
     """
     from evaldesk.pages.door.trials import trial_answer
 

@@ -66,7 +66,8 @@ async def fork_answer(
 ) -> dict[str, Any]:
     """Play a trial on from before a turn, changed or not; its plan and its run come at once."""
     run = await asyncio.to_thread(desk.stored_runs.find_by_name, name)
-    point = await asyncio.to_thread(desk.forks.point, run, case_id, trial, turn, call)
+    trial_index = None if trial is None else trial - 1
+    point = await asyncio.to_thread(desk.forks.point, run, case_id, trial_index, turn, call)
     fork = Fork(point, tuple(map(_edit, edits)), n, "message" if say else "script", say)
     plan, run_id = await start_fork(desk, fork, client, budget)
     summary = await asyncio.to_thread(desk.store.runs.summary, run_id)
@@ -89,7 +90,7 @@ async def blame_answer(
     It is begun where there is none, or `again`.
     """
     run = await asyncio.to_thread(desk.stored_runs.find_by_name, name)
-    point = await asyncio.to_thread(desk.forks.point, run, case_id, trial, 1)
+    point = await asyncio.to_thread(desk.forks.point, run, case_id, trial - 1, 1)
     key = (point.case_index, point.trial_index)
     earlier = await desk.blames.of_trial(run.id, key)
     if again or not earlier:

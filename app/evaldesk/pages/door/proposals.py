@@ -51,7 +51,7 @@ def proposal_object(proposal: Proposal) -> dict[str, Any]:
         "evalset_id": draft.evalset_id or None,
         "case_id": draft.case_id or None,
         "run": draft.run,
-        "trial": draft.trial[1] if draft.trial else None,
+        "trial": draft.trial[1] + 1 if draft.trial else None,
         "why": draft.why,
         "n_times": proposal.n_times,
         "made_at": proposal.made_at.isoformat(),

@@ -26,7 +26,7 @@ MAX_TEXT, MAX_ITEMS = 100_000, 1_000
 LEAST_TOKENS, MOST_TOKENS = 500, 25_000
 
 TEXT: Schema = {"type": "string", "maxLength": MAX_TEXT}
-TRIAL: Schema = {"type": "integer", "minimum": 0, "description": "Counted from 0, as in the address of its page."}
+TRIAL: Schema = {"type": "integer", "minimum": 1, "description": "Counted from 1, as on its page."}
 RUN: Schema = {"type": "string", "maxLength": 200, "description": "The number of a run, or its name."}
 SET: Schema = {"type": "string", "maxLength": 1_000, "description": "The name, place or id of an eval set."}
 CASE: Schema = {"type": "string", "maxLength": 1_000, "description": "The id of a case."}

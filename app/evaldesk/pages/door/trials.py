@@ -71,7 +71,7 @@ def _item(run_id: int, row: CaseRow, at: int, words: dict[TrialKey, str]) -> dic
     return {
         "case_id": row.case_id,
         "case_index": row.case_index,
-        "trial": at,
+        "trial": at + 1,
         "verdict": VERDICTS[row.verdicts[at]],
         "first_divergence": words.get(key, ""),
         "page": trial_href(run_id, key),
@@ -79,18 +79,18 @@ def _item(run_id: int, row: CaseRow, at: int, words: dict[TrialKey, str]) -> dic
 
 
 def find_trial(desk: Desk, name: str, case_id: str, trial: int) -> tuple[int, TrialKey, Case, TrialResult]:
-    """A trial by its run, the id of its case and its number from 0, as its page counts. Raises NotFoundError."""
+    """A trial by its run, the id of its case and its number from 1, as on its page. Raises NotFoundError."""
     run = desk.stored_runs.find_by_name(name)
     ids_by_index = desk.store.runs.cases_named(run.id, case_id, limit=CASES_AT_ONCE)
     index = next((index for index, each in ids_by_index.items() if each == case_id), None)
     if index is None:
         case_ids = desk.store.runs.case_ids(run.id)
         raise NotFoundError.among(f"case of run {run.id}", case_id, islice(case_ids.values(), 2_000))
-    key = (index, trial)
+    key = (index, trial - 1)
     row = desk.store.runs.case_row(run.id, index)
-    if not 0 <= trial < len(row.verdicts):
+    if not 1 <= trial <= len(row.verdicts):
         raise NotFoundError(
-            f"run {run.id}, case {case_id!r} has no trial {trial}; its trials are 0 to {len(row.verdicts) - 1}"
+            f"run {run.id}, case {case_id!r} has no trial {trial}; its trials are 1 to {len(row.verdicts)}"
         )
     return run.id, key, desk.store.runs.case(run.id, index), desk.store.runs.trial(run.id, *key)
 
@@ -219,11 +219,11 @@ def search_answer(desk: Desk, text: str, limit: int = N_HITS) -> dict[str, Any]:
 
 def _hit(hit: Any) -> dict[str, Any]:
     place = hit.place
-    trial = place.trial_index
+    trial_index = place.trial_index
     return {
         "run": place.run_id,
         "case_id": hit.case_id,
-        "trial": trial,
+        "trial": None if trial_index is None else trial_index + 1,
         "text": "".join(hit.text),
-        "page": trial_href(place.run_id, (place.case_index, trial or 0)),
+        "page": trial_href(place.run_id, (place.case_index, trial_index or 0)),
     }

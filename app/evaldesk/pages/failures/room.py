@@ -27,7 +27,7 @@ from evaldesk.statistics.failure_modes import Prevalence, Saturation, accumulati
 from evaldesk.statistics.intervals import failure_bound
 from evaldesk.store import Store
 from evaldesk.wording.agreement import kappa_words
-from evaldesk.wording.words import interval_words, share_words
+from evaldesk.wording.words import divergence_sentence, interval_words, share_words
 
 N_RUNS = 50
 N_PROPOSALS, N_QUOTES = 20, 3
@@ -218,7 +218,8 @@ def _next_trial(store: Store, run: RunSummary, number: int, draw: Draw) -> NextT
     n_turns, result = turns.summary.n_turns, turns.result
     last = min(divergence.turn if divergence else n_turns, n_turns)
     turn = turns.read_turns(last - 1, last)[0].record if last else None
-    why = f"{divergence.place[:1].upper()}{divergence.place[1:]}: {divergence.sentence}." if divergence else ""
+    place = f"{divergence.place[:1].upper()}{divergence.place[1:]}" if divergence else ""
+    why = f"{place}: {divergence_sentence(divergence)}." if divergence else ""
     scores = [*(result.scores if result else ()), *(turns.read_turns(last - 1, last)[0].scores if last else ())]
     reasons = (score.reason for score in scores if score.passed is False and score.reason)
     markdown = Markdown()

@@ -67,9 +67,10 @@ def words_of_divergence(divergence: Divergence | None, result: TrialResult, conf
     """The words of the first divergence of a failed trial, else of the reason that an imported score has."""
     from evaldesk.diff.signature import signature_of
     from evaldesk.store.runs.long_trials import gating_scores
+    from evaldesk.wording.words import short_title
 
     scores = gating_scores(result, config)
-    signature = signature_of(divergence, scores, tells_reasons=tells_reasons(config))
+    signature = signature_of(divergence, scores, short_title, tells_reasons=tells_reasons(config))
     return signature.words[:MAX_WORDS] if signature else ""
 
 
