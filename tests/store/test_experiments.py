@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.store.conftest import plan_run
 
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
 from evaldesk.model.comparison import Sample
 from evaldesk.model.experiment import ExperimentPlan, Factor, Member, Variant
@@ -111,6 +111,24 @@ def test_runs_begin_together_or_none_of_them(store: Store) -> None:
     with pytest.raises(NotFoundError):
         store.experiments.extend(99, PLAN, [store.runs.planning(config, cases) for _ in range(2)])
     assert len(store.runs.list()) == 3
+
+
+def test_variants_that_two_people_add_at_once_are_those_of_the_first(store: Store) -> None:
+    config, cases = RunConfig(AgentRef("hello", "a:b"), "calc"), [Case("c", (Turn("Hi"),))]
+    experiment_id = store.experiments.begin(PLAN, [store.runs.planning(config, cases) for _ in PLAN.variants])
+
+    def add(name: str) -> None:
+        plan = replace(PLAN, variants=(*PLAN.variants, replace(PLAN.variants[0], name=name)), factors=())
+        store.experiments.extend(experiment_id, plan, [store.runs.planning(config, cases)])
+
+    add("of jo")
+    with pytest.raises(ConflictError, match="got other variants meanwhile"):
+        add("of mia")
+
+    experiment = store.experiments.get(experiment_id)
+    assert experiment.plan.variants[-1].name == "of jo"
+    assert [each.variant_index for each in experiment.members] == [0, 1, 2, 3]
+    assert len(store.runs.list()) == 4
 
 
 def test_an_analysis_is_read_again_until_a_trial_is_added(store: Store) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, exists, insert, select, update
 
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model.experiment import Analysis, Experiment, ExperimentPlan, Member
 from evaldesk.model.run import ExperimentPart, RunConfig
 from evaldesk.store.database import StorePart
@@ -47,11 +47,16 @@ class ExperimentStore(StorePart):
     def extend(self, experiment_id: int, plan: ExperimentPlan, plannings: Sequence[Planning]) -> None:
         """Replace the plan by one with more variants, and store the runs of these, as `begin` does.
 
-        Raises NotFoundError.
+        Raises NotFoundError, and ConflictError where somebody added variants since `plan` was made.
         """
 
         def change_plan(connection: Connection) -> Sequence[RunConfig]:
-            _row(connection, experiment_id)
+            stored_plan = from_json(_row(connection, experiment_id).plan, ExperimentPlan)
+            n_earlier = len(plan.variants) - len(plannings)
+            if [each.name for each in stored_plan.variants] != [each.name for each in plan.variants[:n_earlier]]:
+                raise ConflictError(
+                    f"experiment {experiment_id} got other variants meanwhile; look at it, and begin again"
+                )
             values = {"plan": to_json(plan).decode(), "name": plan.name}
             connection.execute(update(EXPERIMENT).where(EXPERIMENT.c.id == experiment_id).values(values))
             return _configs(experiment_id, plan, plannings, first=len(plan.variants) - len(plannings))
