@@ -491,6 +491,32 @@ def test_tags_of_a_data_set_in_the_database_count_in_each_door(
     assert path.read_bytes() == before
 
 
+def test_exports_and_copies_of_a_data_set_have_its_tags(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(place)
+    before = path.read_bytes()
+    monkeypatch.setattr("evaldesk.store.evalsets.large.DATA_SET", 100)
+    name = path.name.removesuffix(".evalset.json")
+    untagged = place.run("export", name).stdout  # without a database
+    Store.open(read_settings(place.folder, (place.folder,), environment={}).database).close()
+    with open_desk(read_settings(place.folder, (place.folder,), environment={})) as desk:
+        (set_id,) = (file.id for file in desk.evalsets.list())
+        desk.evalsets.cases.change_tags(set_id, ["case_2"], [QUARANTINE], [])
+        by_page = desk.evalsets.export(set_id, "adk").data
+        copy_id = desk.evalsets.duplicate(set_id)
+        tags = {case.id: case.tags for case in desk.evalsets.evalset(copy_id).cases}
+        author = desk.store.case_tags.authors(copy_id, QUARANTINE, ["case_2"])["case_2"]
+
+    exported = place.run("export", name)
+
+    assert exported.exit_code == 0, exported.output
+    assert exported.stdout.encode().strip() == by_page.strip()
+    assert QUARANTINE in exported.stdout
+    assert QUARANTINE not in untagged
+    assert [case_id for case_id, own in tags.items() if QUARANTINE in own] == ["case_2"]
+    assert author.is_added
+    assert path.read_bytes() == before
+
+
 def tag_at_desk(place: CommandFolder, *names: str, author: str = "jo", takes: bool = False) -> None:
     """Put cases in quarantine at the desk of a person, or take them out."""
     settings = replace(read_settings(place.folder, (place.folder,), environment={}), me=author)

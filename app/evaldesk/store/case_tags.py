@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, insert, literal, select
 
 from evaldesk.errors import UsageError
 from evaldesk.model.tagged_cases import TagAuthor, TagChange, TagEdit
@@ -54,6 +54,14 @@ class CaseTagStore(StorePart):
                     f"at most {MOST_TAGGED:,} tags of a data set are kept, not {n:,}; write the others into its file",
                     field="tags",
                 )
+
+    def copy(self, evalset_id: str, copy_id: str) -> None:
+        """Give a copy of a set the changes of its tags, with their authors."""
+        names = [column.name for column in CASE_TAG.columns]
+        rows = select(*(literal(copy_id) if name == "evalset_id" else CASE_TAG.c[name] for name in names))
+        with self._database.writing() as connection:
+            connection.execute(delete(CASE_TAG).where(CASE_TAG.c.evalset_id == copy_id))
+            connection.execute(insert(CASE_TAG).from_select(names, rows.where(CASE_TAG.c.evalset_id == evalset_id)))
 
     def changes(self, evalset_id: str) -> Mapping[str, TagChange]:
         """The tags of a data set that are not in its file, by the ids of the cases."""

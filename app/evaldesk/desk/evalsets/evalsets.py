@@ -380,7 +380,9 @@ class EvalSetDesk:
     def duplicate(self, evalset_id: str) -> str:
         """A copy beside it under a free name; gives its id."""
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).lstrip("-")[:80] or "evalset"
-        return self._files.duplicate(evalset_id, self.free_name(f"{name}_copy"))
+        copy_id = self._files.duplicate(evalset_id, self.free_name(f"{name}_copy"))
+        self._store.case_tags.copy(evalset_id, copy_id)
+        return copy_id
 
     def find_trash_name(self, token: str) -> str:
         """The name of the file that the token would bring back; empty when there is none."""

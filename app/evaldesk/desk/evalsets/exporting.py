@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
+from pathlib import Path
 
+from evaldesk.desk.evalsets.data_sets import tag_changes, tagged_set
 from evaldesk.desk.evalsets.evalsets import Export
 from evaldesk.desk.evalsets.masking import Masked, masked_file, masked_words, places_of
 from evaldesk.desk.evalsets.names import plain_name
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
-from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.runs.stored_runs import StoredRuns, open_run_store
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, trial_row
 from evaldesk.errors import VALUE_LIMIT, FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, losses
@@ -25,9 +27,12 @@ from evaldesk.formats.files import names_for, run_parts, suffix_of, title_of, wr
 from evaldesk.model import Case, EvalSet, RecordedPlan, RunConfig, TrialResult
 from evaldesk.model.run import LIVE, RecordedStatus
 from evaldesk.model.stored import RunSummary
+from evaldesk.model.tagged_cases import TagChange
 from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.files import EvalSetFiles
+from evaldesk.store.evalsets.large import is_data_set
+from evaldesk.store.store import is_made
 from evaldesk.transcripts.recorded import ReadItems, RecordedRun
 from evaldesk.wording.printable import cell
 
@@ -87,8 +92,16 @@ def export_evalset(settings: Settings, name: str, format_name: str) -> Masked:
     file = next((each for each in listing if name in (each.name, each.id)), None)
     if file is None:
         raise NotFoundError.among("eval set", name, [each.name for each in listing])
-    evalset = files.read(file.id)[0]
+    evalset = tagged_set(files.read(file.id)[0], _tag_changes(settings, file.id, file.path))
     return masked_file(evalset, format_name, settings.environment)
+
+
+def _tag_changes(settings: Settings, evalset_id: str, path: Path) -> Mapping[str, TagChange]:
+    """The tags of a data set that are in the database, where there is one; the file of any other set has its tags."""
+    if not (is_data_set(path.stat().st_size) and is_made(settings.database)):
+        return {}
+    with open_run_store(settings) as store:
+        return tag_changes(store, evalset_id, path)
 
 
 def export_run(runs: StoredRuns, run_id: int, format_name: str, environment: Mapping[str, str] = os.environ) -> Export:
