@@ -363,10 +363,18 @@ document.addEventListener("beforetoggle", (event) => {
     const name = nameOf(element.matches("[data-choice]") ? element.closest("label") : (element.labels?.[0] ?? element));
     if (isShown(element) && name && !names.has(key)) names.set(key, name);
   }
-  here.hidden = !names.size;
-  here.querySelector("dl").replaceChildren(...[...names].map(([key, name]) => keyRow(key, name)));
+  const rows = [...event.target.querySelectorAll("[data-where]")];
+  const ofParts = rows.filter((row) => (row.hidden = [...$$(row.dataset.where)].some(isShown))).map(copyOfRow);
+  here.hidden = !names.size && !ofParts.length;
+  here.querySelector("dl").replaceChildren(...[...names].map(([key, name]) => keyRow(key, name)), ...ofParts);
 }, true);
 
+function copyOfRow(row) {
+  const copy = row.cloneNode(true);
+  copy.hidden = false;
+  copy.removeAttribute("data-where");
+  return copy;
+}
 function keyRow(key, name) {
   const [row, term, cap, text] = ["div", "dt", "kbd", "dd"].map((tag) => document.createElement(tag));
   cap.textContent = key;

@@ -174,6 +174,26 @@ def test_the_table_is_walked_by_keys(someone: Visitor, keys: tuple[str, ...], ce
         wait_for_focus(someone.page, cell)
 
 
+def test_the_list_of_keys_of_a_table_has_those_of_its_cells_and_no_key_of_other_pages(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto("/table?runs=1,2,3&sort=file")
+    page.keyboard.press("?")
+
+    here = page.locator("[data-keys-here]")
+    expect(here).to_contain_text("sort by the column")
+    for words in ("make the column of the cell the baseline", "with the first cell of the row"):
+        expect(here).to_contain_text(words)
+    expect(here).not_to_contain_text("hunk of the patch")
+    page.get_by_text("On other pages").click()
+    expect(page.locator("#keys details")).to_contain_text("hunk of the patch")
+    assert "sort by the column" not in page.locator("#keys details").inner_text()
+
+    page.keyboard.press("Escape")
+    someone.goto("/agents")
+    page.keyboard.press("?")
+    expect(here).not_to_contain_text("sort by the column")
+
+
 HELD_TIMERS = """
 const real = window.setTimeout, timers = [];
 window.setTimeout = (call, ms, ...values) => (ms ? real(call, ms, ...values) : timers.push([call, values]));
