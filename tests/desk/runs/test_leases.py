@@ -344,3 +344,22 @@ def test_machines_that_are_lost_lose_and_double_no_trial(place: Path | DatabaseU
 def test_machines_that_are_lost_fifty_times_lose_and_double_no_trial(place: Path | DatabaseUrl) -> None:
     with Store.open(place) as store:
         play_with_losses(store, place, int(os.environ.get("EVALDESK_TORTURE_KILLS", "50")))
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["goes on", "is stopped"])
+async def test_a_run_that_a_cancelled_task_of_this_process_left_unplayed_is_not_held_for_ever(
+    open_desk: OpenDesk, store: Store, *, is_stopped: bool
+) -> None:
+    desk = open_desk(HandExecutor(["passed"]))
+    planning = await desk._plan_first(desk.plan_for(subject(2), RunOptions()))
+    if is_stopped:
+        await desk.stop(planning.run_id)
+
+    await desk.take_over(planning.run_id)
+    held = await desk.summary(planning.run_id)
+    run_out(store, planning.run_id)
+    await desk.take_over(planning.run_id)
+    last = await over(desk, planning.run_id)
+
+    assert (held.status, last.status) == (("stopping", "stopped") if is_stopped else ("pending", "finished"))
+    assert (last.n_passed, last.reason) == (0 if is_stopped else 2, "")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subject
 
+from evaldesk.desk.runs.driver import RunWriter
+from evaldesk.desk.runs.gates.conclusion import Ending
 from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.desk.runs.players import RunPlayers
 from evaldesk.errors import ConflictError, WorkspaceError
 from evaldesk.model import Criterion, Gates, Usage
 from evaldesk.store import Store
@@ -230,3 +234,32 @@ async def test_a_run_that_is_resumed_below_its_limit_counts_what_it_has_cost(ope
     summary = await over(desk, run_id)
     assert (summary.status, summary.n_passed) == ("stopped", 2)
     assert "$1.20" in summary.reason
+
+
+async def test_a_run_whose_end_is_being_stored_when_it_is_stopped_is_over_all_the_same(
+    open_desk: OpenDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ends_at_once(*_: object) -> Ending:
+        return Ending("stopped", "before its first trial")
+
+    monkeypatch.setattr(RunPlayers, "_drive", ends_at_once)
+    write_with_retry = RunWriter.write_with_retry
+    is_ending, may_end = asyncio.Event(), asyncio.Event()
+
+    async def wait_and_write(writer: RunWriter, call: Any, *values: Any, **options: Any) -> Any:
+        if getattr(call, "func", None) == store.runs.end:
+            is_ending.set()
+            await may_end.wait()
+        return await write_with_retry(writer, call, *values, **options)
+
+    monkeypatch.setattr(RunWriter, "write_with_retry", wait_and_write)
+    desk = open_desk(HandExecutor())
+    run_id = await started(desk)
+    await is_ending.wait()
+
+    await desk.stop(run_id)
+    asked = await desk.summary(run_id)
+    may_end.set()
+    stopped = await over(desk, run_id)
+
+    assert (asked.status, stopped.status, stopped.reason) == ("stopping", "stopped", "before its first trial")

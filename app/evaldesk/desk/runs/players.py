@@ -92,13 +92,15 @@ class Playing:
 
     `max_cost` is what is left of the limit of a command with several runs; else that of the run's gates counts. `lease`
     is the one that this process has of it; `planning` plans its later trials. `unstored` says why its end could not be
-    stored, should that be given up. A `variant` of an experiment has the `turns` of that one.
+    stored, should that be given up; nothing cancels a run that `is_ending`. A `variant` of an experiment has the
+    `turns` of that one.
     """
 
     live: LiveRun = field(default_factory=LiveRun)
     driver: RunDriver | None = None
     task: asyncio.Task[None] | None = None
     is_stopped: bool = False
+    is_ending: bool = False
     lease: int = 1
     max_cost: float | None = None
     unstored: str = ""
@@ -207,6 +209,7 @@ class RunPlayers:
         plan_task = asyncio.create_task(self._plan(playing))
         try:
             ending = await self._ending(run_id, playing, note)
+            playing.is_ending = True
             await plan_task  # a run that ends, or is closed, has all of its trials
             if not self._is_closing:
                 with contextlib.suppress(NotFoundError):  # it was deleted while it waited for its turn

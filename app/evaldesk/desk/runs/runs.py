@@ -103,6 +103,7 @@ class RunDesk:
         self._grading_copies: dict[FunctionsKey, GradingFiles] = {}
         self._began_at_ns = time.time_ns()
         self._edits: dict[str, int] = {}
+        self._unplayed: list[Planning] = []  # stored here, or about to be, and not yet played
         self._write = self._players.writer.write
 
     def warm(self, *, has_models: bool) -> None:
@@ -193,6 +194,7 @@ class RunDesk:
         plannings, value = await self._plan_together(plans, begin)
         for planning in plannings:
             self._players.play(planning.run_id, planning=planning, part=planning.config.experiment)
+            self._forget(planning)
         return value
 
     async def submit_together(
@@ -209,6 +211,8 @@ class RunDesk:
         run_ids = [planning.run_id for planning in plannings]
         for summary in [await self.summary(run_id) for run_id in run_ids]:
             await self._write(self._store.runs.move_on, summary, "pending", "", driver=WAITING)
+        for planning in plannings:
+            self._forget(planning)
         return value, run_ids
 
     async def _plan_together(
@@ -220,7 +224,12 @@ class RunDesk:
         for plan in plans:
             await asyncio.to_thread(self._note_version, plan)
         plannings = [self._planning(plan) for plan in plans]
-        value = await self._write(begin, plannings)
+        try:
+            value = await self._write(begin, plannings)
+        except Exception:
+            for planning in plannings:
+                self._forget(planning)
+            raise
         for planning in plannings:
             await self._note_start(planning.run_id, planning.config)
         return plannings, value
@@ -248,6 +257,7 @@ class RunDesk:
         await asyncio.to_thread(self._note_version, plan)
         planning = self._planning(plan)
         if not planning.has_steps:
+            self._forget(planning)
             of_plan = (plan.config, plan.cases, WAITING, plan.baseline, plan.n_each, plan.prefix)
             run_id = await self._write(self._store.runs.create, *of_plan)
             await self._note_start(run_id, plan.config)
@@ -257,6 +267,7 @@ class RunDesk:
         await self._note_start(planning.run_id, plan.config)
         summary = await self.summary(planning.run_id)
         await self._write(self._store.runs.move_on, summary, "pending", "", driver=WAITING)
+        self._forget(planning)
         return planning.run_id
 
     async def offer(self, run_id: int) -> None:
@@ -373,7 +384,7 @@ class RunDesk:
                 await playing.driver.cancel()
             elif playing.driver:
                 playing.driver.stop()
-            elif playing.task:
+            elif playing.task and not playing.is_ending:  # its end is stored all the same
                 playing.task.cancel()
             playing.live.touch()
 
@@ -526,7 +537,8 @@ class RunDesk:
                 await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
             else:
                 change = await asyncio.to_thread(code_change, summary.config)
-                words = taken_over_words(summary.driver) if is_said else ""
+                is_of_others = is_said and all(each.run_id != summary.id for each in self._unplayed)
+                words = taken_over_words(summary.driver) if is_of_others else ""
                 await self._take_up(summary, " ".join(filter(None, (words, change))))
         except (ConflictError, WorkspaceError) as error:  # another process was quicker, or the disk is full
             log.warning("not taken up: %s", error)
@@ -615,14 +627,20 @@ class RunDesk:
         """Store a run that is ours from its first moment, and play it."""
         note = await asyncio.to_thread(self._edited_sentence, plan.config.criteria)
         planning = await self._plan_first(plan)
-        return planning.run_id, self._players.play(planning.run_id, note, max_cost=max_cost, planning=planning)
+        playing = self._players.play(planning.run_id, note, max_cost=max_cost, planning=planning)
+        self._forget(planning)
+        return planning.run_id, playing
 
     async def _plan_first(self, plan: RunPlan) -> Planning:
         """Store a run that is ours from its first moment, with its first cases."""
         await asyncio.to_thread(self._note_version, plan)
         planning = self._planning(plan)
-        await self._write(planning.step)
-        await self._note_start(planning.run_id, plan.config)
+        try:
+            await self._write(planning.step)
+            await self._note_start(planning.run_id, plan.config)
+        except Exception:
+            self._forget(planning)
+            raise
         return planning
 
     def _note_version(self, plan: RunPlan) -> None:
@@ -647,7 +665,13 @@ class RunDesk:
     def _planning(self, plan: RunPlan) -> Planning:
         """The planning of a run that is ours."""
         owner = self._players.owner
-        return self._store.runs.planning(plan.config, plan.cases, owner, plan.baseline, plan.n_each, plan.prefix)
+        planning = self._store.runs.planning(plan.config, plan.cases, owner, plan.baseline, plan.n_each, plan.prefix)
+        self._unplayed.append(planning)
+        return planning
+
+    def _forget(self, planned: Planning) -> None:
+        """Note that a run is played, or left to the process that takes it up."""
+        self._unplayed = [each for each in self._unplayed if each is not planned]
 
     async def _ask_to_stop(self, run_id: int) -> None:
         """Ask the owner of the run to stop it; a run without an owner is stopped, an ended one stays so.
@@ -664,6 +688,9 @@ class RunDesk:
             is_written = await self._write(self._store.runs.move_on, summary, status, summary.reason)
 
     async def _is_held(self, summary: RunSummary) -> bool:
+        if summary.id not in self._playing and any(each.run_id == summary.id for each in self._unplayed):
+            # About to be played, or left by a task that was cancelled before: only the first keeps a lease.
+            return await asyncio.to_thread(self._store.runs.is_leased, summary.id)
         return await asyncio.to_thread(is_held, self._store.runs, summary)
 
     async def _check_nobody_drives(self, summary: RunSummary) -> None:
