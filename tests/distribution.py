@@ -20,8 +20,8 @@ MAX_WORKERS = 4
 SEED = "evaldesk_random_order"
 TEARDOWN_S = 300.0
 """The time of a failed test for its teardown, which the slowest machine does not take."""
-SILENCE_S = 1000.0
-"""The time of a worker between two outcomes, above that of a test and its teardown together."""
+SILENCE_S = 700.0
+"""The time of a worker between two outcomes, above that of a test, of which pytest tells each phase."""
 STDERR = pytest.StashKey[int]()
 """The file descriptor of the error output beside what a test writes to it."""
 N_FILES_OF_MANY = 100
