@@ -528,7 +528,7 @@ def test_tables_from_runs_files_and_evaluate_are_equal(place: CommandFolder) -> 
         table = read_table_page(desk, TableQuery.of("/table", (1, 2, 3), {}, names_runs=True))
     assert [group.rate for group in table.table.groups] == [row["pass_rate"] for row in rows]
     assert table.panel is not None
-    assert [words for *_, words in page.panel.variants] == [words for *_, words in table.panel.variants]
+    assert [each.words for each in page.panel.variants] == [each.words for each in table.panel.variants]
     assert table.warnings == []
 
 

@@ -15,7 +15,7 @@ from evaldesk.model.comparison import Sample
 from evaldesk.model.experiment import Analysis, Effect, Factor, Grid
 from evaldesk.statistics.experiment import analyse, expected_lead, worse_than_leader
 from evaldesk.statistics.intervals import t_quantile
-from evaldesk.wording.experiments import best_sentence, effect_sentences
+from evaldesk.wording.experiments import best_sentence, effect_sentences, variant_sentences
 
 GOLDEN: dict[str, Any] = golden("experiments")
 N = GOLDEN["n"]
@@ -214,6 +214,34 @@ def test_an_unknown_cost_neither_dominates_nor_is_dominated() -> None:
 
     assert found.rate_of("m3/p1").dominated_by == ()
     assert not found.rate_of("m1/p2").is_dominated_by_points
+
+
+COSTS = {
+    (0.04, 0.01): "Costs 4 times as much.",
+    (0.012, 0.01): "Costs 20 % more.",
+    (0.004, 0.01): "Costs 60 % less.",
+    (0.0105, 0.01): "",
+    (None, 0.01): "",
+    (0.01, 0.0): "",
+}
+
+
+@pytest.mark.parametrize("costs", COSTS, ids=str)
+def test_a_variant_is_said_beside_its_baseline_with_its_cost(
+    analysis: Analysis, costs: tuple[float | None, float]
+) -> None:
+    worse, unsure = analysis.difference_of("m3/p1"), analysis.difference_of("m2/p1")
+    assert worse is not None
+    assert worse.interval is not None
+    assert unsure is not None
+    near, far = sorted(round(100 * abs(end)) for end in (worse.interval.low, worse.interval.high))
+
+    sentences = [variant_sentences(each, "A", *costs) for each in (worse, unsure)]
+
+    assert sentences == [
+        f"Worse by {near} to {far} points. {COSTS[costs]}".rstrip(),
+        f"Cannot be told from A. {COSTS[costs]}".rstrip(),
+    ]
 
 
 @pytest.mark.parametrize(("n_variants", "lead"), [(int(k), lead) for k, lead in GOLDEN["winners_curse"].items()])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.experiment import Analysis, Difference, VariantDifference
@@ -76,8 +76,15 @@ class Scatter:
 
 
 def forest_of(analysis: Analysis, letters: Mapping[str, str]) -> Forest | None:
-    """The differences against the baseline, in order; None where none has a value."""
-    return forest_of_differences(analysis.differences, analysis.baseline, letters)
+    """The differences against the baseline, best first; None where none has a value."""
+    return forest_of_differences(
+        best_first(analysis.differences), letters.get(analysis.baseline, analysis.baseline), letters
+    )
+
+
+def best_first(differences: Iterable[VariantDifference]) -> list[VariantDifference]:
+    """The differences from the largest to the smallest, then those without a value."""
+    return sorted(differences, key=lambda each: inf if each.value is None else -each.value)
 
 
 def forest_of_differences(
@@ -112,16 +119,21 @@ def forest_of_differences(
                 place(100 * own.high),
                 place(100 * family.low),
                 place(100 * family.high),
-                f"{value:+.0f}".replace("-", "−"),
+                _signed(value),
                 each.variant,
                 variant_difference_words(each),
                 each.word,
             )
         )
     count = round(span / step)
-    ticks = [(place(least + at * step), f"{least + at * step:+.0f}".replace("-", "−")) for at in range(count + 1)]
-    ticks = [(x, "0" if text in ("+0", "−0") else text) for x, text in ticks]
+    ticks = [(place(least + at * step), _signed(least + at * step)) for at in range(count + 1)]
     return Forest(baseline, rows, place(0.0), ticks, 14 + len(rows) * ROW + 16)
+
+
+def _signed(points: float) -> str:
+    """`+12`, `−3` or `0`."""
+    number = round(points)
+    return f"{number:+d}".replace("-", "−") if number else "0"
 
 
 def _step(span: float) -> float:

@@ -17,7 +17,7 @@ from evaldesk.model.conclusion import Interval, counted
 from evaldesk.model.experiment import Analysis
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.analysis_plots import Forest, Scatter, forest_of, scatter_of
+from evaldesk.pages.analysis_plots import Forest, Scatter, best_first, forest_of, scatter_of
 from evaldesk.pages.experiment_files import failure_sentences
 from evaldesk.pages.experiment_progress import ExperimentProgress, progress_of
 from evaldesk.pages.runs.table import PAGE_SIZE, CaseTable, RowColumn, SquaresCell, TableGroup, read_table, table_layout
@@ -33,6 +33,7 @@ from evaldesk.wording.experiments import (
     later_sentence,
     luck_sentence,
     variant_difference_words,
+    variant_sentences,
 )
 from evaldesk.wording.words import cost_words, doubt_cell, passed_cell
 
@@ -47,13 +48,23 @@ class Confirmation:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantLine:
+    """A variant beside the baseline: its letter and name, the answer in sentences, and its figures in words."""
+
+    letter: str
+    name: str
+    sentences: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class AnalysisPanel:
     """The analysis of the runs of a table: the answer and its doubt, each variant, plots, factors and luck."""
 
     answer: str
     rest: str
     best: str
-    variants: Sequence[tuple[str, str, str]]
+    variants: Sequence[VariantLine]
     forest: Forest | None
     scatter: Scatter | None
     effects: Sequence[str]
@@ -289,8 +300,17 @@ def analysis_panel(
     """The panel of an analysis; `letters` are those of the columns."""
     answer, _, rest = analysis_sentence(analysis).partition("; ")
     costs = {name: cost_interval(runs, summary) for name, summary in runs_by_name.items()}
+    base = analysis.baseline
+    letter_of_base = letters.get(base, base)
+    trial_costs = {each.variant: each.cost for each in analysis.rates}
     variants = [
-        (letters.get(each.variant, "?"), each.variant, variant_difference_words(each)) for each in analysis.differences
+        VariantLine(
+            letters.get(each.variant, "?"),
+            each.variant,
+            variant_sentences(each, letter_of_base, trial_costs.get(each.variant), trial_costs.get(base)),
+            variant_difference_words(each),
+        )
+        for each in best_first(analysis.differences)
     ]
     return AnalysisPanel(
         answer,

@@ -107,6 +107,32 @@ def variant_difference_words(difference: VariantDifference) -> str:
     return f"{difference.word}: {', '.join(parts)}; {p}{unshared}"
 
 
+def variant_sentences(
+    difference: VariantDifference, baseline: str, cost: float | None, baseline_cost: float | None
+) -> str:
+    """`Better by 6 to 20 points. Costs 4 times as much.`; costs are dollars of a trial, None where unknown."""
+    if difference.word in ("better", "worse"):
+        quality = f"{difference.word.capitalize()}{_by(difference)}."
+    elif difference.word == "cannot be told":
+        quality = f"Cannot be told from {baseline}."
+    else:
+        quality = f"{difference.word.capitalize()}."
+    return f"{quality} {_cost_sentence(cost, baseline_cost)}".rstrip()
+
+
+def _cost_sentence(cost: float | None, baseline_cost: float | None) -> str:
+    """How many times the cost of the baseline; empty where one is unknown or they are the same within a tenth."""
+    if not cost or not baseline_cost:
+        return ""
+    ratio = cost / baseline_cost
+    if 0.9 < ratio < 1.1:
+        return ""
+    if ratio >= 1.95:
+        return f"Costs {ratio:.0f} times as much."
+    share = abs(ratio - 1)
+    return f"Costs {100 * share:.0f} % {'more' if ratio > 1 else 'less'}."
+
+
 def effect_sentences(effects: Sequence[Effect], factors: Sequence[Factor]) -> list[str]:
     """`p2 beats p1 by 16 points (11 to 20) over all 3 levels of model`, then its interactions."""
     sizes = {factor.name: len(factor.levels) for factor in factors}

@@ -76,6 +76,12 @@ def test_the_page_says_what_may_be_told_of_the_golden_experiment(pages: RunPages
     assert "May be the best: m1/p1, m1/p2, m2/p1 and m2/p2" in text
     assert text.count('data-part="family"') == 5
     assert "+12 points, 95 % CI +5 points to +18 points" in text
+    assert '<h2 id="against">Against A</h2>' in text
+    points = [int(each.replace("−", "-")) for each in re.findall(r'data-part="value"[^>]*>([+−]?\d+) points<', text)]
+    assert points == sorted(points, reverse=True)
+    listed = re.findall(r'<li><span class="letter" data-variant="(.)">', text)
+    assert listed == re.findall(r'<g data-variant="(.)"><text x="4"', text)
+    assert "Cannot be told from A." in text
     assert "No variant is dominated" in text
     assert text.count("data-hollow") == 1
     assert "the best of 6 equal variants with 60 trials each looks" in text
