@@ -106,6 +106,9 @@ def test_a_run_tells_its_worst_cases_and_first_divergences(played: CommandFolder
     ("name", "inputs", "words"),
     [
         ("get_run", {"run": "99"}, "99"),
+        ("get_run", {"run": "9" * 22}, "no run"),
+        ("get_run", {"run": ""}, "name a run by its number or its name"),
+        ("compare", {"runs": ["1", " "]}, "name a run by its number or its name"),
         ("compare", {"runs": ["1"]}, "2 to 20 items, got 1"),
         ("compare", {"runs": [str(n) for n in range(21)]}, "2 to 20 items, got 21"),
         ("compare", {"runs": ["1", "1"]}, "named twice"),

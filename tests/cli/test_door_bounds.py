@@ -103,6 +103,13 @@ def test_the_divergence_of_a_failure_is_within_the_first_1500_bytes(desk: Desk, 
         assert mark in text.encode()[:1_500].decode("utf-8", "ignore"), text[:1_500]
 
 
+def test_a_case_is_reached_beside_hundreds_whose_ids_contain_its_own(desk: Desk) -> None:
+    cases = [Case(name, (Turn("hi"),)) for name in (*(f"roll_{at}" for at in range(230)), "roll")]
+    run = stored_run(desk, cases, [scored(230, cases[-1], (TurnRecord("hi", (Event("agent_message", text="hey"),)),))])
+
+    assert answer(desk, "get_trial", run=str(run), case="roll", trial=1)["page"] == f"/runs/{run}/cases/230/trials/0"
+
+
 def test_a_long_answer_has_its_head_its_tail_its_length_and_its_digest(desk: Desk) -> None:
     said = "begin " + "x" * 10_000 + " end"
     case = Case("long", (Turn("hi", Expected(reference="good day")),))

@@ -68,7 +68,7 @@ def test_the_plan_is_shown_and_nothing_is_played_without_a_yes(folder: Path) -> 
         (["1:refund"], "write RUN:CASE[:TRIAL]@TURN"),
         (["1@2"], "name the case as well"),
         (["1:refnd@2"], "did you mean"),
-        (["1:refund:7@2"], "not played yet"),
+        (["1:refund:7@2"], "trial 7: not played yet"),
         (["1:refund@2", "--n", "0"], "a fork is played at least once"),
         (["1:refund@2", "--state", "{"], "--state"),
         (["1:refund@2", "--state", "[1]"], "a merge patch is an object"),

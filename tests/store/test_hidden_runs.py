@@ -61,6 +61,7 @@ ASKED: dict[str, Asked] = {
     "case_keys": lambda store, run: store.runs.case_keys(run),
     "case_histories": lambda store, run: store.runs.case_histories(HIDDEN, []).cases,
     "ended_counts": lambda store, run: store.runs.ended_counts(run),
+    "find_case": lambda store, run: store.runs.find_case(run, "c"),
     "cases_named": lambda store, run: store.runs.cases_named(run, "", limit=5),
     "case_counts": lambda store, run: store.runs.case_counts(run),
     "case_outcomes": lambda store, run: store.runs.case_outcomes(run),

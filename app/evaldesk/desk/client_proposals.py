@@ -227,8 +227,7 @@ class ClientProposalDesk:
         run = of_trial.run if of_trial else None
         trial = None
         if run is not None and trial_index is not None:
-            ids_by_index = self._desk.store.runs.cases_named(run, before.id, limit=1_000)
-            index = next((at for at, name in ids_by_index.items() if name == before.id), None)
+            index = self._desk.store.runs.find_case(run, before.id)
             trial = None if index is None else (index, trial_index)
         draft = ProposalDraft(kind, _text(after), _text(before), why, evalset_id, before.id, run, trial)
         return self._store_draft(made_by, draft)
@@ -278,8 +277,7 @@ class ClientProposalDesk:
             summaries = [runs.summary(draft.run)] if draft.run else runs.list(evalset_id=draft.evalset_id, limit=5)
             case = case_of(draft)
             for run in summaries:
-                ids_by_index = runs.cases_named(run.id, draft.case_id, limit=1_000)
-                index = next((at for at, name in ids_by_index.items() if name == draft.case_id), None)
+                index = runs.find_case(run.id, draft.case_id)
                 if index is not None and (trials := trials_of(self._desk, run, runs.case_row(run.id, index))):
                     return ProposalEffect(run.id, effect_of(trials, case, run.config), index, trials)
         except (EvaldeskError, ValueError):  # the run or its eval set is gone

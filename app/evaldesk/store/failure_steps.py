@@ -225,7 +225,7 @@ def has_trial(connection: Connection, row: Mapping[str, Any]) -> bool:
 def check_trial(connection: Connection, place: FindingDraft) -> None:
     """Raise NotFoundError where the trial of a finding is not there."""
     if not has_trial(connection, place_of(place)):
-        raise NotFoundError(f"run {place.run_id} has no trial {place.trial_index} of case {place.case_index}")
+        raise NotFoundError(f"run {place.run_id} has no trial {place.trial_index + 1} of case {place.case_index + 1}")
 
 
 def check_name(connection: Connection, name: str, but: int | None = None) -> None:

@@ -19,7 +19,7 @@ from evaldesk.wording.writer import show, show_json, style
 def trials(name: str, text: str, cursor: int, limit: int, is_json: bool, workspace: str | None) -> None:
     """List the finished trials of the run NAME with their first divergences.
 
-    Trials count from 0, as in their pages.
+    Trials count from 1, as on their pages.
 
     \b
     evaldesk run trials 12

@@ -81,8 +81,7 @@ def _item(run_id: int, row: CaseRow, at: int, words: dict[TrialKey, str]) -> dic
 def find_trial(desk: Desk, name: str, case_id: str, trial: int) -> tuple[int, TrialKey, Case, TrialResult]:
     """A trial by its run, the id of its case and its number from 1, as on its page. Raises NotFoundError."""
     run = desk.stored_runs.find_by_name(name)
-    ids_by_index = desk.store.runs.cases_named(run.id, case_id, limit=CASES_AT_ONCE)
-    index = next((index for index, each in ids_by_index.items() if each == case_id), None)
+    index = desk.store.runs.find_case(run.id, case_id)
     if index is None:
         case_ids = desk.store.runs.case_ids(run.id)
         raise NotFoundError.among(f"case of run {run.id}", case_id, islice(case_ids.values(), 2_000))

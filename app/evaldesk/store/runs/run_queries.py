@@ -625,6 +625,13 @@ def cases_named(connection: Connection, run_id: int, text: str, *, limit: int) -
     return {row.case_index: row.case_id for row in named_cases}
 
 
+def find_case(connection: Connection, run_id: int, case_id: str) -> int | None:
+    """The index of the first case of a run with that very id; None where it has none."""
+    run_row(connection, run_id)
+    rows = select(_C.case_index).where(_C.run_id == run_id, _C.case_id == case_id)
+    return connection.scalar(rows.order_by(_C.case_index).limit(1))
+
+
 def case_counts(connection: Connection, run_id: int) -> dict[CaseFilter, int]:
     """The number of cases that each filter of `case_rows` shows."""
     run = run_row(connection, run_id)
@@ -725,7 +732,7 @@ def neighbours(connection: Connection, run_id: int, case_index: int, trial_index
     fresh = _confirming(connection, run_id) if run.n_confirming else {}
     n_trials = len(own.strip) + len(fresh.get(case_index, "")) if own else 0
     if own is None or not 0 <= trial_index < n_trials:
-        raise NotFoundError(f"run {run_id} has no trial {trial_index} of case {case_index}")
+        raise NotFoundError(f"run {run_id} has no trial {trial_index + 1} of case {case_index + 1}")
     mismatches = of_run.where(_MISMATCHES > 0).limit(1)
     earlier = connection.execute(mismatches.where(_C.case_index < case_index).order_by(_C.case_index.desc())).first()
     later = connection.execute(mismatches.where(_C.case_index > case_index).order_by(_C.case_index)).first()

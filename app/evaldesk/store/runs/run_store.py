@@ -101,6 +101,7 @@ class RunStore(StorePart):
     divergence_counts = reading(case_table.divergence_counts)
     time_quantiles = reading(case_table.time_quantiles)
     cases_named = reading(run_queries.cases_named)
+    find_case = reading(run_queries.find_case)
     case_counts = reading(run_queries.case_counts)
     case_outcomes = reading(run_queries.case_outcomes)
     pooled_failures = reading(run_queries.pooled_failures)
@@ -479,7 +480,7 @@ class RunStore(StorePart):
         """
         results = self.trials(run_id, [(case_index, trial_index)], is_whole=is_whole)
         if not results:
-            raise NotFoundError(f"run {run_id}, case {case_index}, trial {trial_index}: not played yet")
+            raise NotFoundError(f"run {run_id}, case {case_index + 1}, trial {trial_index + 1}: not played yet")
         return results[case_index, trial_index]
 
     def _summaries(self, runs: Select[Any]) -> builtins.list[RunSummary]:
