@@ -1031,6 +1031,7 @@ NOT_OPTIONS: Mapping[str, str] = {
     "is_by_file": "follows from where the criteria were read when the run starts",
     "n_narrowed": "follows from the cases and the criteria when the run starts",
     "left_out": "follow from the tags of the cases when the run starts",
+    "left_out_by": "are the persons who set these tags at the desk",
     "fork": "where a fork begins and its edits, said by the verb `fork` and on the page of forks",
     "shard_sizes": "follow from the cases and the shard when the run starts",
     "n_asserted": "follows from the cases and the criteria when the run starts",
