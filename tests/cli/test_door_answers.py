@@ -106,9 +106,9 @@ def test_a_run_tells_its_worst_cases_and_first_divergences(played: CommandFolder
     ("name", "inputs", "words"),
     [
         ("get_run", {"run": "99"}, "99"),
-        ("get_run", {"run": "9" * 22}, "no run"),
-        ("get_run", {"run": ""}, "name a run by its number or its name"),
-        ("compare", {"runs": ["1", " "]}, "name a run by its number or its name"),
+        ("get_run", {"run": "9" * 22}, "no row has a number that large"),
+        ("get_run", {"run": ""}, "no run named ''"),
+        ("compare", {"runs": ["1", " "]}, "no run named ' '"),
         ("compare", {"runs": ["1"]}, "2 to 20 items, got 1"),
         ("compare", {"runs": [str(n) for n in range(21)]}, "2 to 20 items, got 21"),
         ("compare", {"runs": ["1", "1"]}, "named twice"),
@@ -254,3 +254,12 @@ def test_the_tools_are_those_of_the_documented_table(allowed: frozenset[str]) ->
 
     documented = {name: (group, command) for name, group, command in rows if group in {"read", *allowed}}
     assert documented == {name: (tool.group, tool.command) for name, tool in tools_of(allowed).items()}
+
+
+@pytest.mark.parametrize("words", ["run info", "run trials", "experiment show", "proposals show", "inbox show", "fork"])
+def test_a_number_that_no_row_can_have_is_told_in_a_sentence(played: CommandFolder, words: str) -> None:
+    number = "9" * 22
+
+    result = played.run(*words.split(), f"{number}:case_1@1" if words == "fork" else number)
+
+    assert isinstance(result.exception, NotFoundError), result.exception

@@ -19,7 +19,7 @@ class ExperimentProgress:
     """The trials of an experiment that are played, and those that are left but of dropped variants.
 
     `status` is `running`, `stopping`, `stopped` or `finished`. `rest` are cost and time of the trials left, by those
-    so far. `reason` says why they wait or why no more began. `can_grow` where variants can be played beside it here.
+    so far. `reason` says why they wait or why no more began.
     """
 
     n_done: int
@@ -30,7 +30,6 @@ class ExperimentProgress:
     reason: str
     budget: str
     can_resume: bool
-    can_grow: bool
 
     @property
     def is_live(self) -> bool:
@@ -51,14 +50,14 @@ class ExperimentProgress:
 def progress_of(desk: Desk, loaded: Results) -> ExperimentProgress:
     """The progress of an experiment as it is stored now."""
     experiment, runs = loaded.experiment, loaded.runs
-    left = [run for index, run in runs.items() if index not in experiment.dropped and run.n_todo]
+    runs_to_resume = [run for index, run in runs.items() if index not in experiment.dropped and run.n_todo]
     statuses = {run.status for run in runs.values()}
-    n_todo = sum(run.n_todo for run in left)
+    n_todo = sum(run.n_todo for run in runs_to_resume)
     status = "running" if statuses & {"running", "pending"} else "stopping" if "stopping" in statuses else ""
     status = status or ("stopped" if n_todo else "finished")
     are_playable = bool(runs) and all(is_playable(run.config) for run in runs.values())
     waits = (desk.runs.trouble(run.id) or desk.runs.pause(run.id) for run in runs.values())
-    ended = (run.reason for run in left if run.status == "stopped")
+    ended = (run.reason for run in runs_to_resume if run.status == "stopped")
     n_done = sum(run.n_done for run in runs.values())
     active_ms = max((run.active_ms for run in runs.values()), default=0.0)
     return ExperimentProgress(
@@ -66,11 +65,10 @@ def progress_of(desk: Desk, loaded: Results) -> ExperimentProgress:
         n_trials=sum(run.n_trials for run in runs.values()),
         n_todo=n_todo,
         status=status,
-        rest=rest_words(left, active_ms, n_done),
+        rest=rest_words(runs_to_resume, active_ms, n_done),
         reason=next(filter(None, waits if statuses & LIVE else ended), ""),
         budget=experiment.plan.budget or "",
         can_resume=status == "stopped" and are_playable,
-        can_grow=are_playable,
     )
 
 

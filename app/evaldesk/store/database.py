@@ -212,7 +212,10 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the database throughout."""
+        """A transaction that sees one state of the database throughout.
+
+        Raises NotFoundError where a row is asked for by a number that none can have.
+        """
         self.dialect.check_place()
         with self._turn(self._reading_turns), self.dialect.telling_damage(), self._reader.connect() as connection:
             try:
@@ -220,6 +223,11 @@ class Database:
                     yield connection
             except NotFoundError:  # it has read its row, and found none
                 raise
+            except OverflowError as error:
+                if "SQLite INTEGER" not in str(error):  # of the code that reads
+                    raise
+                connection.invalidate()
+                raise NotFoundError("no row has a number that large; the list of its kind shows the numbers") from error
             except BaseException:
                 # Rows that are left, which the frames of the error hold, would keep this state for later transactions.
                 connection.invalidate()

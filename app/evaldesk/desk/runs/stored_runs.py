@@ -58,8 +58,6 @@ TRIALS_AT_ONCE = 100
 """Trials that are in memory together while a run is read to its end."""
 CAPTURED_CASES = 20
 NOT_PLAYED = "."
-LONGEST_NUMBER = 18
-"""More digits are no number of a run: a row of SQLite has none above 2^63."""
 MOST_SEARCHED = 1000
 MOST_LISTED = 10
 RECENT_TRIALS = 200
@@ -107,16 +105,14 @@ class StoredRuns:
 
         Raises NotFoundError, and UsageError where several names begin so.
         """
-        if name.isdecimal() and len(name) < LONGEST_NUMBER:
+        if name.isdecimal():
             return self.summary(int(name))
-        if not name.strip():
-            raise UsageError("name a run by its number or its name", field="run")
         runs: dict[str, RunSummary] = {}
         for run in self._store.list(limit=MOST_SEARCHED):
             runs.setdefault(run_name(run), run)
         if name in runs:
             return runs[name]
-        if name.isprintable() and (older_run := self.newest_of_name(name)):
+        if name.strip() and name.isprintable() and (older_run := self.newest_of_name(name)):
             return older_run
         names = [known_name for known_name in runs if name.strip() and known_name.startswith(name)]
         if len(names) > 1:
