@@ -82,7 +82,7 @@ def test_equal_trials_say_so(pages: Any) -> None:
     page = pages.get(f"/runs/{run_id}/cases/0/trials/0/pair").text
 
     assert "Both trials made the same calls and gave the same answers." in page
-    assert "data-difference" not in page
+    assert " data-difference" not in page
 
 
 def test_a_turn_of_one_side_alone_is_told(pages: Any) -> None:
