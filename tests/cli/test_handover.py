@@ -21,6 +21,7 @@ from evaldesk.desk.serving import desk_address
 from evaldesk.errors import WorkspaceError
 from evaldesk.settings import Settings
 from evaldesk.store import hold_workspace
+from evaldesk.web.guard import mcp_key
 
 if TYPE_CHECKING:
     from tests.cli.conftest import CommandFolder
@@ -172,6 +173,22 @@ def test_a_second_start_prints_the_address_of_the_open_desk(
     assert started.exit_code == 0
     assert started.stdout == "http://127.0.0.1:8421/?token=abc\n"
     assert "with the options of its own start" in started.stderr
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_a_second_start_prints_the_door_of_the_open_desk(
+    place: CommandFolder, monkeypatch: pytest.MonkeyPatch, is_trusted: bool
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.trust.Trust.is_restricted", property(lambda _: not is_trusted))
+    (place.folder / "evaldesk.toml").write_text("[mcp]\nserve = true\n")
+    state = place.folder / ".evaldesk"
+    with hold_workspace(state, url="http://127.0.0.1:8421/"):
+        (state / "desk.url").write_text("http://127.0.0.1:8421/?token=abc\n")
+
+        started = place.run("ui", "--no-open")
+
+    lines = ("Coding agents are served at http://127.0.0.1:8421/mcp", f"  Authorization: Bearer {mcp_key('abc')}")
+    assert [line in started.stderr.splitlines() for line in lines] == [is_trusted, is_trusted]
 
 
 def test_a_second_start_shows_no_token_of_another_user(place: CommandFolder, monkeypatch: pytest.MonkeyPatch) -> None:

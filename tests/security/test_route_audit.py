@@ -14,6 +14,8 @@ import pytest
 from starlette.routing import Route
 from starlette.types import Message
 
+from evaldesk.web.guard import MCP_PATH, mcp_key
+
 FOREIGN: tuple[dict[str, str], ...] = (
     {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
     {"Sec-Fetch-Site": "same-site"},
@@ -173,6 +175,19 @@ def test_nothing_is_served_without_the_token(fort: Any) -> None:
     assert fort.fingerprint() == before
 
 
+def test_the_key_of_coding_agents_opens_their_door_alone(fort: Any) -> None:
+    before = fort.fingerprint()
+    fort.client.cookies.clear()
+
+    for route in fort.routes():
+        method = "POST" if "POST" in methods(route) else "GET"
+        headers = {"Cookie": "none=1", "Authorization": f"Bearer {mcp_key(fort.token)}"}
+        answer = fort.client.request(method, fort.address(route), headers=headers)
+        assert (answer.status_code == 401) == (route.path != MCP_PATH), route.path
+
+    assert fort.fingerprint() == before
+
+
 def test_an_address_takes_its_own_methods_only(fort: Any) -> None:
     before = fort.fingerprint()
 
@@ -181,7 +196,8 @@ def test_an_address_takes_its_own_methods_only(fort: Any) -> None:
         for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} - taken:
             answer = fort.client.request(method, fort.address(route))
             # The address of a thing may also be that of a word below it: `/evalsets/new` is read, and is no set.
-            assert answer.status_code in {404, 405}, (method, route.path)
+            outside = {401} if route.path == MCP_PATH else set()
+            assert answer.status_code in {404, 405} | outside, (method, route.path)
             assert not [name for name in answer.headers if name.startswith("access-control")]
 
     assert fort.fingerprint() == before

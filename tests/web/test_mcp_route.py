@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.agents.installed import skip_without
+from tests.bound_processes import bound_python
 from tests.web.conftest import PORT, TOKEN, ChatDesk
 
 from evaldesk.errors import UsageError
 from evaldesk.pages.door.fit import material_of
 from evaldesk.pages.door.tools import tools_of
 from evaldesk.settings import McpSettings, read_settings
+from evaldesk.web.guard import KEY_OF_DOOR, guard_settings, mcp_key
 
 OpenChat = Callable[..., ChatDesk]
-HEADERS = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {TOKEN}", "Cookie": ""}
+HEADERS = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {mcp_key(TOKEN)}", "Cookie": ""}
 OLD = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "codex", "version": "1"}}
 
 
@@ -92,12 +98,23 @@ def test_a_request_that_is_none_begins_no_session(open_door: OpenChat, body: str
     [
         ({"Authorization": "Bearer another-token-of-letters"}, 401),
         ({"Authorization": ""}, 401),
+        ({"Authorization": f"Bearer {TOKEN}"}, 401),
+        ({"Authorization": "", "Cookie": f"evaldesk-{PORT}={guard_settings(TOKEN, PORT).cookie_value}"}, 401),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": f"http://127.0.0.1:{PORT + 1}"}, 403),
         ({"Host": "evil.example"}, 400),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
     ],
-    ids=["wrong token", "no token", "other site", "other port", "other name", "cross-site"],
+    ids=[
+        "wrong token",
+        "no token",
+        "token of the pages",
+        "cookie of the pages",
+        "other site",
+        "other port",
+        "other name",
+        "cross-site",
+    ],
 )
 def test_the_walls_of_the_desk_stand_before_the_door(open_door: OpenChat, headers: dict[str, str], status: int) -> None:
     chat = open_door(mcp=McpSettings(serve=True))
@@ -118,6 +135,33 @@ def test_the_settings_of_a_folder_that_nobody_trusts_open_no_door(
     monkeypatch.setattr("evaldesk.desk.desk.Desk.is_restricted", property(lambda _: True))
 
     assert asked(chat, "tools/list", {}).status_code == 404
+
+
+@pytest.mark.server
+def test_a_desk_prints_where_coding_agents_are_served_and_their_key(tmp_path: Path) -> None:
+    skip_without("mcp")
+    (tmp_path / "evaldesk.toml").write_text("[mcp]\nserve = true\n")
+    command = [*bound_python("-m", "evaldesk"), "ui", "--no-open", "--port", "0", "--trust", "--token", TOKEN]
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+    desk = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment
+    )
+    assert desk.stdout
+    assert desk.stderr
+    with desk, desk.stdout, desk.stderr:
+        lines = [desk.stderr.readline(), desk.stderr.readline()]
+        assert f"?token={TOKEN}" in desk.stdout.readline()
+        address = lines[0].removeprefix("Coding agents are served at ").strip()
+        name, _, key = lines[1].strip().partition(": ")
+        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": OLD}
+        answer = httpx.post(address, json=message, headers={"Accept": HEADERS["Accept"], name: key}, timeout=300)
+        home = httpx.get(address.removesuffix("mcp"), headers={name: key}, timeout=300)
+        desk.terminate()
+
+    assert TOKEN not in "".join(lines)
+    assert answer.json()["result"]["serverInfo"]["name"] == "evaldesk"
+    assert home.status_code == 401
+    assert home.text == f"{KEY_OF_DOOR}\n"
 
 
 @pytest.mark.parametrize(

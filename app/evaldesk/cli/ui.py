@@ -110,6 +110,7 @@ def ui(
     if desk_address(settings) not in ("", OPENING):
         show("The desk of this workspace is open, with the options of its own start. Its address:", err=True)
         show_open_desk(settings, "", is_person_there=is_person)
+        show_door_of_open_desk(settings)
         return
     trust = trust_of_desk(settings, is_trusted=is_trusted)
     ports = DEFAULT_PORTS if port is None else (port,)
@@ -228,6 +229,16 @@ def show_open_desk(settings: Settings, page: str, *, is_person_there: bool) -> N
     show(url)
     if is_person_there:
         open_in_browser(url, settings.state_folder)
+
+
+def show_door_of_open_desk(settings: Settings) -> None:
+    """Print the address for coding agents of the desk that is open, with its key, where the desk has one."""
+    from evaldesk.desk.trust import Trust
+    from evaldesk.web.server import ADDRESS_NAME, show_door
+
+    if settings.mcp.serve and not Trust(settings).is_restricted:
+        home, _, token = page_address(settings.state_folder / ADDRESS_NAME, "").partition("?token=")
+        show_door(home, token)
 
 
 def page_address(file: Path, page: str) -> str:

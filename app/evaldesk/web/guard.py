@@ -2,7 +2,8 @@
 
 Pure ASGI and outermost, so that no route can forget it (DESIGN.md section 9). In this order: no websockets; exactly
 one Host header from the exact list; methods GET, HEAD and POST only; nothing that another site or another local
-port started, but a plain link; a bounded body; the token, as cookie or bearer.
+port started, but a plain link; a bounded body; the token, as cookie or bearer. The door for coding agents has a key of
+its own, which opens nothing else: who has the token can accept and label (decision 510).
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ NOT_IN = (
     "Evaldesk needs its token. Open the address that `evaldesk ui` printed. If you were in before, another program on "
     "this machine may have displaced the cookie of the desk."
 )
+MCP_PATH = "/mcp"
+NOT_AT_DOOR = (
+    "Coding agents need the key of their door as bearer token, not the token of the pages. `evaldesk ui` prints it "
+    "where evaldesk.toml has [mcp] serve = true."
+)
+KEY_OF_DOOR = "This key opens /mcp alone. Open the address that `evaldesk ui` printed."
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -67,6 +74,19 @@ class GuardSettings:
     def cookie_value(self) -> str:
         """A digest of the token: 256 bits that nobody guesses, however plain the token is."""
         return _digest(self.token, self.cookie)
+
+    @property
+    def mcp_key(self) -> str:
+        """The bearer token of coding agents."""
+        return mcp_key(self.token)
+
+
+def mcp_key(token: str) -> str:
+    """The key of the door for coding agents of a desk with that token, which cannot be found from it.
+
+    The same token gives the same key, so that the settings of a client outlive a desk.
+    """
+    return _digest(token, MCP_PATH)
 
 
 @lru_cache(maxsize=16)  # asked for with every request
@@ -120,7 +140,7 @@ class Guard:
         elif scope["method"] == "GET" and b"token=" in scope["query_string"]:
             await self._welcome(scope, answer)
         elif not self._is_known(scope):
-            await answer.send_plain_text(401, NOT_IN)
+            await answer.send_plain_text(401, self._reason_out(scope))
         else:
             await self.app(scope, receive if _is_upload(scope) else _limit_body(receive), answer.send)
 
@@ -181,11 +201,15 @@ class Guard:
             await answer.refresh(target, cookie)
 
     def _is_known(self, scope: Scope) -> bool:
-        for header in _values(scope, b"authorization"):
-            kind, _, value = header.partition(" ")
-            if kind.lower() == "bearer" and self._is_token(value.strip()):
-                return True
-        return self._has_cookie(_cookies(scope, self.settings.cookie))
+        keys = _bearer_keys(scope)
+        if scope["path"] == MCP_PATH:
+            return bool(keys) and self._is_secret(self.settings.mcp_key, *keys)
+        return any(self._is_token(key) for key in keys) or self._has_cookie(_cookies(scope, self.settings.cookie))
+
+    def _reason_out(self, scope: Scope) -> str:
+        if scope["path"] == MCP_PATH:
+            return NOT_AT_DOOR
+        return KEY_OF_DOOR if _is_among(tuple(_bearer_keys(scope)), self.settings.mcp_key) else NOT_IN
 
     def _has_cookie(self, values: list[str]) -> bool:
         """Whether one of them is ours; a page on another port may have set any number of others.
@@ -199,16 +223,24 @@ class Guard:
         return bool(guesses) and self._is_token(*guesses)
 
     def _is_token(self, *values: str) -> bool:
-        """Whether one of the values of one request is the token. While too many were wrong, none is."""
+        return self._is_secret(self.settings.token, *values)
+
+    def _is_secret(self, secret: str, *values: str) -> bool:
+        """Whether one of the values of one request is the token or key. While too many were wrong, none is."""
         now = self.clock()
         while self.failures and now - self.failures[0] > 1:
             self.failures.popleft()
         if len(self.failures) >= MAX_FAILURES_PER_S:
             return False
-        is_right = any(hmac.compare_digest(value.encode(), self.settings.token.encode()) for value in values)
-        if not is_right:
-            self.failures.append(now)
+        is_right = _is_among(values, secret)
+        if not is_right and not _is_among(values, self.settings.token, self.settings.mcp_key):
+            self.failures.append(now)  # the right one at the wrong door is no guess
         return is_right
+
+
+def _is_among(values: tuple[str, ...], *secret_values: str) -> bool:
+    pairs = [(value.encode(), secret.encode()) for value in values for secret in secret_values]
+    return any(hmac.compare_digest(*pair) for pair in pairs)
 
 
 class _Answer:
@@ -269,6 +301,11 @@ def _limit_body(receive: Receive) -> Receive:
 
 def _values(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _bearer_keys(scope: Scope) -> list[str]:
+    pairs = [header.partition(" ") for header in _values(scope, b"authorization")]
+    return [value.strip() for kind, _, value in pairs if kind.lower() == "bearer"]
 
 
 def _cookies(scope: Scope, name: str) -> list[str]:

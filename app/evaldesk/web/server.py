@@ -53,7 +53,7 @@ from evaldesk.errors import (
 from evaldesk.process_setup import gc_paused, prepare_numpy
 from evaldesk.registry import import_target
 from evaldesk.settings import MAX_NAME, PublicUrl, Settings
-from evaldesk.web.guard import Guard, GuardSettings, guard_settings
+from evaldesk.web.guard import MCP_PATH, Guard, GuardSettings, guard_settings, mcp_key
 from evaldesk.web.live import closing_of
 from evaldesk.web.render import desk_of, environment, page
 from evaldesk.web.visits import WithVisits
@@ -101,11 +101,20 @@ def serve(settings: Settings, address: Address, *, is_person_there: bool, trust:
             # After the file: who reads this address may read that one, which a desk that was killed may have left.
             hold.update(home)
             with gc_paused():
-                app = create_app(Desk.open(settings, trust), guard_settings(token, port, address.names, address.public))
+                desk = Desk.open(settings, trust)
+                app = create_app(desk, guard_settings(token, port, address.names, address.public))
                 gc.freeze()
+            if settings.mcp.serve and not desk.is_restricted:
+                show_door(home, token)
             closing = closing_of(cast("Starlette", app.app))
             browser_folder = settings.state_folder if is_person_there and not hold.is_read_only else None
             _Server(server_config(app), f"{home}{address.page}?token={token}", browser_folder, closing).run([listener])
+
+
+def show_door(home: str, token: str) -> None:
+    """Print the address for coding agents of a desk with that token, and the key that they need."""
+    show(f"Coding agents are served at {home}{MCP_PATH[1:]}", err=True)
+    show(f"  Authorization: Bearer {mcp_key(token)}", err=True)
 
 
 def server_config(app: ASGIApp) -> uvicorn.Config:

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from evaldesk.web.guard import Guard, guard_settings
+from evaldesk.web.guard import MAX_FAILURES_PER_S, Guard, guard_settings, mcp_key
 
 if TYPE_CHECKING:
     from tests.web.guard.conftest import Changes
@@ -157,3 +157,38 @@ def test_guessing_is_throttled() -> None:
 )
 def test_cookies_of_other_programs_on_this_machine_do_not_hide_ours(client: TestClient, cookies: str) -> None:
     assert client.get("/", headers={"Cookie": cookies}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/runs/1", "/proposals/3/accept", "/mcp/", "/mcpx", "//mcp", "/MCP", "/mcp/../runs"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_the_key_of_coding_agents_opens_no_page(client: TestClient, changes: Changes, method: str, path: str) -> None:
+    answer = client.request(method, path, headers={"Authorization": f"Bearer {mcp_key(TOKEN)}"})
+
+    assert answer.status_code == 401
+    assert changes.seen == []
+
+
+@pytest.mark.parametrize("query", [f"token={mcp_key(TOKEN)}", f"token={TOKEN}&token={mcp_key(TOKEN)}"])
+def test_the_key_of_coding_agents_gives_no_cookie(client: TestClient, query: str) -> None:
+    answer = client.get(f"/?{query}")
+
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+
+
+def test_the_key_of_coding_agents_is_no_cookie(client: TestClient) -> None:
+    answer = client.get("/", headers={"Cookie": f"evaldesk-8420={mcp_key(TOKEN)}"})
+
+    assert answer.status_code == 401
+
+
+def test_guesses_of_the_key_are_throttled_with_those_of_the_token() -> None:
+    guard = Guard(Starlette(), guard_settings(TOKEN, 8420), clock=lambda: 0.0)
+    client = TestClient(guard, base_url=f"http://{GOOD_HOST}")
+    for number in range(MAX_FAILURES_PER_S):
+        client.post("/mcp", headers={"Authorization": f"Bearer guess-{number}"})
+
+    assert client.post("/mcp", headers={"Authorization": f"Bearer {mcp_key(TOKEN)}"}).status_code == 401
+    assert client.get("/", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 401

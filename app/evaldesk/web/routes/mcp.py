@@ -13,6 +13,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.errors import UsageError
 from evaldesk.model.client_budget import Budget
 from evaldesk.pages.door.tools import Caller
+from evaldesk.web.guard import MCP_PATH
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -64,4 +65,4 @@ class _Endpoint:
         await serve_request(server, state.door.names, scope, receive, send)
 
 
-routes = [Route("/mcp", _Endpoint(), methods=["POST"])]
+routes = [Route(MCP_PATH, _Endpoint(), methods=["POST"])]
