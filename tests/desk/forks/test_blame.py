@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from tests.desk.forks.conftest import SHOP, Forks, talk
+from tests.desk_client import PATIENCE_S
 
 from evaldesk.desk.blame.blaming import _OF_BLAME, BlameDesk
 from evaldesk.desk.blame.planning import MOST_BUDGET, BlameRequest, BlameSources, by_frequency
@@ -332,6 +334,34 @@ async def test_a_stopped_search_answers_by_its_forks_and_can_go_on(blames: Blame
     assert await blames.blames.resume(blame_id)
     blame = await blames.over(blame_id)
 
+    assert blame.answer
+    assert (blame.status, blame.answer.turn) == ("finished", 5)
+
+
+async def test_a_search_that_still_stops_goes_on_after_that(blames: Blames, monkeypatch: pytest.MonkeyPatch) -> None:
+    blames.agent.wrong_turns = (5,)
+    run = await blames.play(8)
+    noted, may_end = threading.Event(), threading.Event()
+    note_answer = BlameDesk._note_answer
+
+    def note_slowly(*values: Any) -> None:
+        note_answer(*values)
+        noted.set()
+        may_end.wait(PATIENCE_S)
+
+    monkeypatch.setattr(BlameDesk, "_note_answer", note_slowly)
+    (blame_id,) = await blames.blames.start(await blames.blames.plan(run.id, (0, 0), BlameRequest()))
+    while not blames.blames.forks(await blames.blames.get(blame_id)):
+        await asyncio.sleep(0.01)
+    await blames.blames.stop(blame_id)
+    assert await asyncio.to_thread(noted.wait, PATIENCE_S)
+
+    resumption = asyncio.create_task(blames.blames.resume(blame_id))
+    await asyncio.sleep(0.05)
+    may_end.set()
+
+    assert await resumption
+    blame = await blames.over(blame_id)
     assert blame.answer
     assert (blame.status, blame.answer.turn) == ("finished", 5)
 

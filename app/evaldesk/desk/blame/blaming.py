@@ -84,8 +84,10 @@ class BlameDesk:
 
     async def resume(self, batch_id: int) -> bool:
         """Go on with the unfinished and stopped searches of a batch; False where there is none, or another plays it."""
-        if batch_id in self._tasks:
-            return True
+        if task := self._tasks.get(batch_id):
+            if batch_id not in self._stopped_ids:
+                return True
+            await asyncio.wait({task})  # it stores the answer of the forks until the stop
         ids = []
         for each in await asyncio.to_thread(self._store.of_batch, batch_id):
             if each.is_live and each.is_leased:
