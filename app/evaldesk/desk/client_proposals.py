@@ -25,7 +25,7 @@ from evaldesk.desk.failures import (
 )
 from evaldesk.desk.labels import checked_name, checked_note
 from evaldesk.desk.proposed_cases import adds_quarantine, check_proposed, check_quarantine
-from evaldesk.desk.runs.accepting import Effect, effect_of, stage, trials_of
+from evaldesk.desk.runs.accepting import Effect, effect_of, stage, trials_of, verdicts_by
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.errors import BrokenRowError, ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import case_from_json, case_from_text, case_to_json
@@ -79,12 +79,16 @@ class FindingTexts:
 
 @dataclass(frozen=True, slots=True)
 class ProposalEffect:
-    """The effect of a proposed change on the trials of a case of a run, without the agent playing again."""
+    """The effect of a proposed change alone on the trials of a case of a run, without the agent playing again.
+
+    Where the case `is_edited` since the run, that edit is on both sides of the effect.
+    """
 
     run: int
     effect: Effect
     case_index: int
     trials: Sequence[TrialResult]
+    is_edited: bool = False
 
 
 class ClientProposalDesk:
@@ -133,7 +137,8 @@ class ClientProposalDesk:
         wrong_key = next((key for key, way in ways.items() if way not in ways_by_key.get(key, ())), None)
         if wrong_key is not None or not ways:
             offers = "; ".join(f"{key}: {', '.join(each)}" for key, each in ways_by_key.items())
-            raise UsageError(f"parts: {wrong_key or 'nothing'} is not offered; offered are {offers}", field="parts")
+            fault = "name at least one" if wrong_key is None else f"{wrong_key} is not offered"
+            raise UsageError(f"parts: {fault}; offered are {offers}", field="parts")
         after = staged_case.with_changes(ways)  # type: ignore[arg-type]
         draft = ProposalDraft(run=run_id, kind="expectation", after="", trial=None)
         return self._propose_change(
@@ -275,11 +280,16 @@ class ClientProposalDesk:
         runs = self._desk.store.runs
         try:
             summaries = [runs.summary(draft.run)] if draft.run else runs.list(evalset_id=draft.evalset_id, limit=5)
-            case = case_of(draft)
+            before, case = _case_before(draft), case_of(draft)
             for run in summaries:
                 index = runs.find_case(run.id, draft.case_id)
-                if index is not None and (trials := trials_of(self._desk, run, runs.case_row(run.id, index))):
-                    return ProposalEffect(run.id, effect_of(trials, case, run.config), index, trials)
+                if index is None or not (trials := trials_of(self._desk, run, runs.case_row(run.id, index))):
+                    continue
+                played_case = runs.case(run.id, index)
+                verdicts = verdicts_by(trials, before or played_case, run.config, played_case)
+                is_edited = before is not None and case_version(before) != case_version(played_case)
+                effect = effect_of(trials, case, run.config, verdicts)
+                return ProposalEffect(run.id, effect, index, trials, is_edited)
         except (EvaldeskError, ValueError):  # the run or its eval set is gone
             return None
         return None

@@ -13,6 +13,7 @@ from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.diff.acceptance import AcceptableChange, Way, Ways, accept_changes, offered_changes
 from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.matching.case_version import case_version
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Counts, EvalSet, RunConfig, Score, Transcript, TrialResult
 from evaldesk.model.conclusion import trial_verdict
@@ -30,7 +31,7 @@ Keys = Mapping[str, Ways]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The passing trials of a case: as they were judged, and by the changed case."""
+    """The passing trials of a case: by the case as it is, and by the changed one."""
 
     before: Counts
     after: Counts
@@ -77,7 +78,8 @@ class Effect:
 class StagedCase:
     """A case of the eval set, one of its trials, and the differences that the case could take over.
 
-    `trials` are all of the run; `case` is as the file has it now.
+    `trials` are all of the run, and `case` is as the file has it now. `verdicts` are those of the trials by it; empty
+    where it is the case that was played.
     """
 
     key: str
@@ -85,6 +87,11 @@ class StagedCase:
     trial: TrialResult
     offered: tuple[AcceptableChange, ...]
     trials: tuple[TrialResult, ...]
+    verdicts: tuple[str, ...] = ()
+
+    def effect(self, ways: Ways, config: RunConfig) -> Effect:
+        """The effect of these changes alone: an edit of the file since the run is on both sides."""
+        return effect_of(self.trials, self.with_changes(ways), config, self.verdicts)
 
     def with_changes(self, ways: Ways) -> Case:
         """The case with these changes. Raises UsageError where two values would replace the same one."""
@@ -133,11 +140,7 @@ class Staged:
 
         Nothing is played and no model is asked: judges and functions of the user keep the scores they gave.
         """
-        return {
-            each.key: effect_of(each.trials, each.with_changes(keys[each.key]), self.run.config)
-            for each in self.cases
-            if keys.get(each.key)
-        }
+        return {each.key: each.effect(keys[each.key], self.run.config) for each in self.cases if keys.get(each.key)}
 
     def effects_of_ways(self, keys: Keys) -> dict[tuple[str, str, Way | None], Effect]:
         """The effect of each way of a change, and of leaving it, while all others stay.
@@ -158,7 +161,7 @@ class Staged:
                     name = frozenset(ways.items())
                     if name not in effects_of_case:
                         with suppress(UsageError):  # another value replaces this one already
-                            effects_of_case[name] = effect_of(each.trials, each.with_changes(ways), self.run.config)
+                            effects_of_case[name] = each.effect(ways, self.run.config)
                     if name in effects_of_case:
                         effects[each.key, change.key, way] = effects_of_case[name]
         return effects
@@ -187,7 +190,8 @@ def stage(
     now = {case.id: case for case in evalset.cases}
     n_more = 0
     for row in rows:
-        reason = _unlike(desk.store.runs.case(run.id, row.case_index), now.get(row.case_id))
+        played_case = desk.store.runs.case(run.id, row.case_index)
+        reason = _unlike(played_case, now.get(row.case_id))
         if reason:
             refusals[row.case_id] = reason
             continue
@@ -195,7 +199,7 @@ def stage(
             n_more += 1
             continue
         at = trial_index if of_cases is None else of_cases[row.case_id]
-        if staged_case := _staged_case(desk, run, row, keys[row.case_id], now[row.case_id], at):
+        if staged_case := _staged_case(desk, run, row, keys[row.case_id], (played_case, now[row.case_id]), at):
             cases.append(staged_case)
         elif case_id is not None:
             refusals[row.case_id] = "It expects what the trial did already."
@@ -284,8 +288,10 @@ def _unlike(before: Case, now: Case | None) -> str:
 
 
 def _staged_case(
-    desk: Desk, run: RunSummary, row: CaseRow, key: str, case: Case, trial_index: int | None
+    desk: Desk, run: RunSummary, row: CaseRow, key: str, cases: tuple[Case, Case], trial_index: int | None
 ) -> StagedCase | None:
+    """The case, whose first one of `cases` was played and whose second one the file has now; None without a change."""
+    played_case, case = cases
     trials = trials_of(desk, run, row)
     if trial_index is not None:
         trial = next((each for each in trials if each.trial_index == trial_index), None)
@@ -297,7 +303,11 @@ def _staged_case(
     if trial is None:
         return None
     offered = offered_changes(case, trial.transcript, trial.scores, _others(trial, trials))
-    return StagedCase(key, case, trial, offered, trials) if offered else None
+    return (
+        StagedCase(key, case, trial, offered, trials, verdicts_by(trials, case, run.config, played_case))
+        if offered
+        else None
+    )
 
 
 def _others(trial: TrialResult, trials: Collection[TrialResult]) -> list[tuple[Transcript, Collection[Score]]]:
@@ -312,12 +322,19 @@ def trials_of(desk: Desk, run: RunSummary, row: CaseRow) -> tuple[TrialResult, .
     return tuple(trials[key] for key in trial_keys if key in trials)
 
 
-def effect_of(trials: Sequence[TrialResult], case: Case, config: RunConfig) -> Effect:
-    """The verdicts of some trials as they were judged, and by another case; nothing is played."""
-    before = tuple(each.verdict for each in trials)
+def effect_of(trials: Sequence[TrialResult], case: Case, config: RunConfig, before: Sequence[str] = ()) -> Effect:
+    """The verdicts of some trials before, without those as they were judged, and by another case; nothing is played."""
+    before = tuple(before or (each.verdict for each in trials))
     after = tuple(_verdict(case, each, config) for each in trials)
     counts = partial(Counts.of_verdicts, errors_are_failures=config.errors_are_failures)
     return Effect(counts(before), counts(after), before, after)
+
+
+def verdicts_by(trials: Sequence[TrialResult], case: Case, config: RunConfig, played_case: Case) -> tuple[str, ...]:
+    """The verdicts of trials by a case; empty where it is the one that was played, and so as they were judged."""
+    if case_version(case) == case_version(played_case):
+        return ()
+    return tuple(_verdict(case, each, config) for each in trials)
 
 
 def _verdict(case: Case, trial: TrialResult, config: RunConfig) -> str:

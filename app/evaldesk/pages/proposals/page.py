@@ -22,7 +22,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.errors import EvaldeskError
 from evaldesk.formats import case_to_json
-from evaldesk.model import Case
+from evaldesk.model import Case, Counts
 from evaldesk.model.conclusion import counted
 from evaldesk.model.failures import TRIALS
 from evaldesk.model.json_text import short_json
@@ -112,13 +112,24 @@ class ProposalView:
 
     @property
     def run_words(self) -> str:
-        """`8 of 12 → 8 of 10`: the passing trials of the run, as its verdicts are and with those of the change."""
+        """`8 of 12 → 8 of 10`: the passing trials of the run, without the change and with it."""
         if self.effect is None or self.run is None:
             return ""
         effect, counts = self.effect.effect, self.run.counts
-        n_after = counts.passed + effect.after.passed - effect.before.passed
-        n_scored_after = counts.scored + effect.after.scored - effect.before.scored
-        return f"{counts.passed:,} of {counts.scored:,} → {n_after:,} of {n_scored_after:,}"
+        errors_fail = effect.before.errors_are_failures
+        judged = Counts.of_verdicts([each.verdict for each in self.effect.trials], errors_are_failures=errors_fail)
+        sides = [
+            f"{counts.passed + each.passed - judged.passed:,} of {counts.scored + each.scored - judged.scored:,}"
+            for each in (effect.before, effect.after)
+        ]
+        return " → ".join(sides)
+
+    @property
+    def edit_words(self) -> str:
+        """The sentence that the case was edited after the run and before the proposal; empty where it was not."""
+        if self.effect is None or not self.effect.is_edited:
+            return ""
+        return "The case was edited after the run; that edit is on both sides."
 
     @property
     def effect_words(self) -> tuple[str, str]:
