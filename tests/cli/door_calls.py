@@ -36,6 +36,8 @@ INPUTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "explain_gate": ({"run": "1"}, ("gate", "explain", "--from", "1")),
     "health": ({"set": "words"}, ("set", "health", "words")),
     "get_docs": ({"topic": "metrics"}, ("docs", "metrics")),
+    "list_proposals": ({"status": "all"}, ("proposals", "list", "--status", "all")),
+    "get_proposal": ({"proposal": 1}, ("proposals", "show", "1")),
 }
 """For each reading tool its inputs, and the command with the same answer."""
 OPTIONS: Mapping[str, Sequence[str]] = {"list_cases": ("--filter", "id:case_1", "--limit", "5")}
@@ -61,6 +63,13 @@ def play(place: CommandFolder) -> None:
     place.evalset("words", {"hello": "hello", "hi": "good day", "flaky": "flaky"})
     for _ in range(2):
         assert place.eval(place.folder / "words.evalset.json", "--n", 2).exit_code == 1
+
+
+def play_and_propose(place: CommandFolder) -> None:
+    """The workspace of INPUTS: that of `play` with an open proposal."""
+    play(place)
+    proposed = place.run("propose", "kind", "repeats itself", "--definition", "It says the same thing twice.")
+    assert proposed.exit_code == 0
 
 
 def tool_answer(folder: Path, name: str, inputs: Mapping[str, Any], caller: Caller | None = None) -> dict[str, Any]:

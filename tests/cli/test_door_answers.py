@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandFolder
-from tests.cli.door_calls import INPUTS, OPTIONS, play, tool_answer
+from tests.cli.door_calls import INPUTS, OPTIONS, play_and_propose, tool_answer
 
 from evaldesk.desk.trash import open_desk
 from evaldesk.errors import NotFoundError, UsageError
@@ -40,7 +40,7 @@ PAGES: Mapping[str, str | None] = {
 
 @pytest.fixture
 def played(place: CommandFolder) -> CommandFolder:
-    play(place)
+    play_and_propose(place)
     return place
 
 
@@ -217,6 +217,37 @@ def test_what_is_for_a_person_is_answered_with_the_command(name: str) -> None:
     assert FOR_PERSONS[name] in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("approve_proposals", "evaldesk proposals accept ID"),
+        ("rejectProposal", "evaldesk proposals refuse ID"),
+        ("update_expectations", "the page of the case"),
+        ("remove_cases", "the page of the eval set"),
+        ("skip_test", "the page of the eval set"),
+        ("grade_trial", "the page of the trial"),
+        ("set_label", "--config-file-path FILE"),
+        ("lower_thresholds", "--config-file-path FILE"),
+        ("remove_metric", "--config-file-path FILE"),
+        ("change_gates", "evaldesk ui"),
+        ("move_baseline", "--baseline RUN"),
+        ("allow_workspace", "evaldesk agents --trust"),
+        ("purge_runs", "evaldesk run rm RUN"),
+    ],
+)
+def test_another_word_for_a_decision_is_answered_with_the_command(name: str, command: str) -> None:
+    with pytest.raises(UsageError, match="for a person, with `evaldesk") as raised:
+        find_tool(name, frozenset({"run", "propose"}))
+
+    assert command in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["", "_", "get_label", "read_trial", "\x1b[31m", "a" * 100_000])
+def test_a_name_that_decides_nothing_is_just_unknown(name: str) -> None:
+    with pytest.raises(NotFoundError, match="no tool"):
+        find_tool(name, frozenset({"run", "propose"}))
+
+
 def test_an_unknown_tool_is_answered_with_the_nearest() -> None:
     with pytest.raises(NotFoundError, match="did you mean 'get_trial'"):
         find_tool("get_trials", frozenset())
@@ -263,3 +294,48 @@ def test_a_number_that_no_row_can_have_is_told_in_a_sentence(played: CommandFold
     result = played.run(*words.split(), f"{number}:case_1@1" if words == "fork" else number)
 
     assert isinstance(result.exception, NotFoundError), result.exception
+
+
+@pytest.mark.parametrize("text", ["verdict: failed", "dice Verdict: failed", "case: x"])
+def test_a_filter_whose_value_stands_apart_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"filter, column \d+: the value of \w+: follows it without a blank"):
+        read_filter(text, ("verdict", "case"))
+
+
+def test_the_key_of_a_filter_may_be_written_large() -> None:
+    assert read_filter("Verdict:failed", ("verdict",)).values == {"verdict": "failed"}
+
+
+def test_the_list_of_runs_has_the_filter_and_the_cursor_of_its_tool(played: CommandFolder) -> None:
+    for words, inputs in (
+        (("--filter", "evalset:words status:finished"), {"filter": "evalset:words status:finished"}),
+        (("--filter", "evalset:calc"), {"filter": "evalset:calc"}),
+        (("--cursor", "2"), {"cursor": 2}),
+        (("--limit", "1"), {"limit": 1}),
+        (("--cursor", "1"), {"cursor": 1}),
+    ):
+        printed = json.loads(played.run("run", "list", *words, "--json").stdout)
+        assert printed == tool_answer(played.folder, "list_runs", inputs), words
+
+    shown = played.run("run", "list", "--limit", "1")
+    assert "1 of 2; --cursor 2 lists more, and --all every one." in shown.stdout
+    refused = played.run("run", "list", "--filter", "status:done")
+    assert "filter: status:done is none of" in str(refused.exception)
+
+
+LARGE = {f"key_{n}": "word " * 200 for n in range(40)}
+
+
+@pytest.mark.parametrize("max_tokens", [500, 1_000, 8_000])
+@pytest.mark.parametrize("where", ["data", "result", ""])
+def test_an_answer_that_was_cut_has_its_page_and_whole_intervals(where: str, max_tokens: int) -> None:
+    part = {**LARGE, "interval": [0.1, 0.3], "correlation": [0.5, 0.2, 0.7], "page": "/runs/7"}
+    value = {where: part} if where else part
+
+    text = fenced(fitted(value, max_tokens), "http://127.0.0.1:9/")
+
+    assert text.startswith("Page: http://127.0.0.1:9/runs/7\n")
+    assert len(text.encode()) <= max_tokens * 3.5
+    cut = material_of(text).get(where, {}) if where else material_of(text)
+    assert cut.get("interval", [0.1, 0.3]) == [0.1, 0.3]
+    assert cut.get("correlation", [0.5, 0.2, 0.7]) == [0.5, 0.2, 0.7]

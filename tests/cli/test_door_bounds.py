@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.failures import TypedMode
 from evaldesk.formats import write_evalset
 from evaldesk.metrics import score_trial
 from evaldesk.model import (
@@ -248,6 +250,9 @@ def test_every_item_is_on_a_page_that_is_cut_by_its_tokens(
     for n in range(12):
         (tmp_path / f"agent_{n:02}").mkdir()
         (tmp_path / f"agent_{n:02}" / "agent.py").write_text("def root_agent(message):\n    return message\n")
+    for n in range(15):
+        kind = TypedMode(f"kind {n}", "It says too much. " * 20)
+        ClientProposalDesk(desk).propose_kind("codex", kind)
     inputs = {"list_trials": {"run": str(run)}, "list_cases": {"set": "calc"}}.get(tool, {})
     key = {"list_trials": "case_id", "list_cases": "case_id"}.get(tool, "id")
     wanted: list[Any] = runs[::-1] if tool == "list_runs" else [case.id for case in cases]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandFolder
-from tests.cli.door_calls import INPUTS, PROPOSALS, play
+from tests.cli.door_calls import INPUTS, PROPOSALS, play_and_propose
 
 from evaldesk.desk.desk import Desk
 from evaldesk.errors import EvaldeskError
@@ -110,7 +110,7 @@ def test_1000_random_calls_have_the_inputs_and_outputs_of_the_published_schemas(
 
     monkeypatch.setattr("evaldesk.desk.client_runs.hand_over", lambda *_: "desk")
     monkeypatch.setattr("evaldesk.desk.client_runs.hand_over_search", lambda *_: None)
-    play(place)
+    play_and_propose(place)
     found = answers(place.folder, place.agent.name)
     if os.environ.get("EVALDESK_SNAPSHOTS") == "write":
         outputs = {name: schema_of([value for each, value in found if each == name]) for name in TOOLS}

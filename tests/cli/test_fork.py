@@ -42,7 +42,7 @@ def test_a_fork_is_a_run_of_its_own_and_its_parent_stays(folder: Path) -> None:
     assert (unchanged.exit_code, mended.exit_code) == (0, 0), mended.output
     first, second = json.loads(unchanged.stdout), json.loads(mended.stdout)
     assert (first["result"]["passed"], first["result"]["failed"], first["n_prefix_turns"]) == (0, 2, 2)
-    assert first["parent"] == {"run": 1, "case": 0, "trial": 1, "turn": 3, "call": None}
+    assert first["parent"] == {"run": 1, "case_id": "refund", "trial": 1, "turn": 3, "call": None}
     assert (second["edits"], second["n_turns_left"]) == ([{"kind": "state", "value": {"card": "good"}}], 2)
     assert run(folder, "run", "info", "1", "--json").output == before
     assert [each["id"] for each in json.loads(run(folder, "run", "list", "--json").stdout)["items"]] == [1]

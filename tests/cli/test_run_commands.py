@@ -62,7 +62,7 @@ def test_runs_are_listed_newest_first(played: CommandFolder) -> None:
 def test_a_listing_is_cut_and_says_so(played: CommandFolder) -> None:
     played.eval(played.folder / "first.evalset.json:case_1")
 
-    assert "1 of 2; --all lists every one." in played.run("run", "list", "--limit", 1).output
+    assert "1 of 2; --cursor 2 lists more, and --all every one." in played.run("run", "list", "--limit", 1).output
     assert "--all lists" not in played.run("run", "list", "--limit", 1, "--all").output
     assert played.run("run", "list", "--status", "running").output.startswith("No matching runs")
 

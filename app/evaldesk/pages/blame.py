@@ -416,7 +416,7 @@ def blame_object(desk: Desk, blame: Blame) -> dict[str, Any]:
     return {
         "id": blame.id,
         "run": blame.plan.run_id,
-        "case_index": blame.plan.case_index,
+        "case_id": desk.store.runs.case_row(blame.plan.run_id, blame.plan.case_index).case_id,
         "trial": blame.plan.trial_index + 1,
         "status": blame.status,
         "reason": blame.reason,

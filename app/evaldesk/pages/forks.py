@@ -70,7 +70,7 @@ def plan_object(plan: ForkPlan) -> dict[str, Any]:
     """The plan of a fork as JSON."""
     part = plan.part
     return {
-        "parent": _point_object(part),
+        "parent": _point_object(part, plan.run.cases[0].id),
         "edits": [_edit_object(edit) for edit in part.edits],
         "then": part.then,
         "n": plan.fork.n,
@@ -117,11 +117,11 @@ def kept_object(source: CaseOfFork, added_case: KeptCase | None) -> dict[str, An
     }
 
 
-def _point_object(part: ForkPart) -> Mapping[str, int | None]:
+def _point_object(part: ForkPart, case_id: str) -> Mapping[str, int | str | None]:
     point = part.point
     return {
         "run": point.run_id,
-        "case": point.case_index,
+        "case_id": case_id,
         "trial": point.trial_index + 1,
         "turn": point.turn,
         "call": point.call,

@@ -216,9 +216,13 @@ def proposals() -> None:
     help="Only proposals with this status.",
 )
 @click.option("--set", "name", default="", metavar="SET", help="Only those of this eval set.")
+@click.option("--cursor", type=click.IntRange(0), default=0, metavar="N", help="Begin after N matching proposals.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Most proposals to list; all unless given.")
 @json_option
 @workspace_option
-def list_proposals(status: str, name: str, is_json: bool, workspace: str | None) -> None:
+def list_proposals(
+    status: str, name: str, cursor: int, limit: int | None, is_json: bool, workspace: str | None
+) -> None:
     """List proposals, newest first.
 
     \b
@@ -226,16 +230,18 @@ def list_proposals(status: str, name: str, is_json: bool, workspace: str | None)
     evaldesk proposals list --status all --json
     """
     from evaldesk.model.proposals import TITLES
-    from evaldesk.pages.door.proposals import proposal_items
+    from evaldesk.pages.door.proposals import proposal_page
 
     with opened_desk(workspace) as desk:
-        answer = proposal_items(desk, status, name)
+        answer = proposal_page(desk, status, name, cursor, limit)
     if is_json:
         show_json(answer, indent=2)
         return
     for each in answer["items"]:
         about = f" {each['case_id']}" if each["case_id"] else ""
         show(in_one_line(f"{each['id']}  {TITLES[each['kind']]}{about}, {each['status']}, by {each['client']}"))
+    if answer["next_cursor"] is not None:
+        show(f"--cursor {answer['next_cursor']} lists more.")
     if not answer["items"]:
         show("No proposals.")
 
@@ -329,15 +335,20 @@ def _show_answer(answer: Mapping[str, Any]) -> None:
     from evaldesk.model.proposals import TITLES
 
     about = f" of {answer['case_id']}" if answer["case_id"] else ""
+    if answer["run"] is not None and answer["trial"] is not None:
+        about = f"{about}, run {answer['run']}, trial {answer['trial']}"
     title = f"proposal {answer['id']}: {TITLES[answer['kind']]}{about}, {answer['status']}, by {answer['client']}"
     show(style(in_one_line(title), bold=True))
     if answer["why"]:
         show(in_one_line(f"says: {answer['why']}"))
+    if answer["reply"]:
+        show(in_one_line(f"answered: {answer['reply']}"))
     if effect := answer["effect"]:
         before, after = (
             (effect[f"passed_{at}"], effect[n]) for at, n in (("before", "scored"), ("after", "scored_after"))
         )
         counts = f"{before[0]} of {before[1]} -> {after[0]} of {after[1]} trials pass"
         reason = ", because the test changes, not the agent" if before != after else ", as before"
-        show(f"run {effect['run']}: {counts}{reason}")
+        edit_words = "; the case was edited after the run, which is on both sides" if effect["is_edited_since"] else ""
+        show(f"run {effect['run']}: {counts}{reason}{edit_words}")
     show(json.dumps(answer["content"], indent=2, ensure_ascii=False))

@@ -15,7 +15,7 @@ from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary, host_of
 from evaldesk.model.visibility import capture_words
-from evaldesk.pages.door.runs import listed_runs
+from evaldesk.pages.door.runs import listed_runs, read_run_filter
 from evaldesk.pages.runs.facts import options_line, played_in, run_fingerprint, spread_of
 from evaldesk.pages.runs.objects import (
     mean_unscored_as_0,
@@ -248,6 +248,10 @@ COLUMNS = ("Run", "Name", "Status", "Conclusion", "Passed", "Errored", "Done", "
     metavar="TEXT",
     help="Only runs with TEXT in their name, note, agent, eval set or model.",
 )
+@click.option(
+    "--filter", "filter_text", default="", metavar="FILTER", help="Words, status:, agent:, evalset: and model:."
+)
+@click.option("--cursor", type=click.IntRange(1), metavar="RUN", help="Begin before this run.")
 @json_option
 @workspace_option
 def list_runs(
@@ -258,6 +262,8 @@ def list_runs(
     evalset_id: str | None,
     agent_id: str | None,
     text: str,
+    filter_text: str,
+    cursor: int | None,
     is_json: bool,
     workspace: str | None,
 ) -> None:
@@ -268,14 +274,25 @@ def list_runs(
     evaldesk run list --status running --json
     evaldesk run list --model openai/gpt-5-mini --dataset sums --search nightly
     """
-    filters: Any = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model}
+    wanted = read_run_filter(filter_text)
+    status = status or wanted.status
+    words = " ".join(filter(None, (text, wanted.text)))
+    filters: Any = {
+        "agent_id": agent_id or wanted.agent,
+        "evalset_id": evalset_id or wanted.evalset,
+        "model": model or wanted.model,
+    }
     with stored_runs(workspace) as store:
-        runs, n_all = store.list_newest(status, None if is_all else limit, **filters, text=text, is_part=True)
-        answer = listed_runs(store, runs, n_all, has_more=len(runs) < n_all)
+        runs, n_all = store.list_newest(
+            status, None if is_all else limit + 1, **filters, text=words, is_part=True, before=cursor
+        )
+        has_more = not is_all and len(runs) > limit
+        runs = runs[:limit] if has_more else runs
+        answer = listed_runs(store, runs, n_all, has_more=has_more)
     if is_json:
         show_json(answer, indent=2)
         return
-    if not runs and (status or text or any(filters.values())):
+    if not runs and (status or words or cursor or any(filters.values())):
         show("No matching runs. `evaldesk run list --all` lists every one.")
         return
     if not runs:
@@ -283,8 +300,8 @@ def list_runs(
         return
     items = zip(runs, answer["items"], strict=True)
     show_table(COLUMNS, [_cells(run, item["outcome"], item["status"]) for run, item in items])
-    if len(runs) < n_all:
-        show(f"{len(runs)} of {n_all}; --all lists every one.")
+    if has_more:
+        show(f"{len(runs)} of {n_all}; --cursor {runs[-1].id} lists more, and --all every one.")
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

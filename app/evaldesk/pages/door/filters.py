@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evaldesk.errors import UsageError
 
 MAX_FILTER = 500
-_TERM = re.compile(r'(?:(?P<key>[a-z_]+):)?(?:"(?P<quoted>[^"]*)"|(?P<word>[^\s"]+))')
+_TERM = re.compile(r'(?:(?P<key>[A-Za-z_]+):)?(?:"(?P<quoted>[^"]*)"|(?P<word>[^\s"]+))')
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,13 @@ def read_filter(text: str, keys: Collection[str]) -> Filter:
         if match is None:
             raise UsageError(f"filter, column {at + 1}: the quotation mark is never closed", field="filter")
         value = match["word"] if match["quoted"] is None else match["quoted"]
-        key = match["key"]
+        key = match["key"] and match["key"].casefold()
+        is_apart = match.end() == len(text) or text[match.end()].isspace()
+        if key is None and is_apart and value.endswith(":") and value[:-1].casefold() in keys:
+            raise UsageError(
+                f"filter, column {at + 1}: the value of {value} follows it without a blank, or in quotation marks",
+                field="filter",
+            )
         if key is None:
             words.append(value)
         elif key not in keys:

@@ -7,8 +7,10 @@ from typing import Any
 from evaldesk.desk.client_proposals import ClientProposalDesk, Made, content_of, draft_version
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding, TypedMode
+from evaldesk.errors import UsageError
 from evaldesk.model.proposals import UNKNOWN_CLIENT, Proposal
 from evaldesk.pages.door.evalsets import find_file
+from evaldesk.pages.door.fit import items_page
 from evaldesk.pages.door.trials import find_trial
 
 
@@ -18,6 +20,15 @@ def proposal_items(desk: Desk, status: str = "open", name: str = "") -> dict[str
     chosen_status: Any = None if status == "all" else status
     items = [proposal_object(each) for each in ClientProposalDesk(desk).list(chosen_status, evalset_id=evalset_id)]
     return {"items": items, "n_open": desk.store.client_proposals.n_open(), "page": "/proposals"}
+
+
+def proposal_page(
+    desk: Desk, status: str = "open", name: str = "", cursor: int = 0, limit: int | None = None
+) -> dict[str, Any]:
+    """A page of the proposals with a status, or of all; `name` is an eval set."""
+    answer = proposal_items(desk, status, name)
+    items = answer["items"]
+    return answer | items_page(items[cursor:][:limit], cursor, len(items))
 
 
 def proposal_answer(desk: Desk, proposal: int) -> dict[str, Any]:
@@ -36,6 +47,7 @@ def proposal_answer(desk: Desk, proposal: int) -> dict[str, Any]:
             "scored": effect.effect.before.scored,
             "scored_after": effect.effect.after.scored,
             "is_easier": effect.effect.is_easier,
+            "is_edited_since": effect.is_edited,
         },
     }
 
@@ -73,7 +85,9 @@ def propose_case(
 def propose_edit(
     desk: Desk, name: str, case_id: str, patch: dict[str, Any], why: str, client: str = UNKNOWN_CLIENT
 ) -> dict[str, Any]:
-    """Propose a change of a case by a JSON merge patch."""
+    """Propose a change of a case by a JSON merge patch. Raises UsageError without a reason."""
+    if not why.strip():
+        raise UsageError("why: give the reason in one sentence, for the person deciding", field="why")
     return _made(ClientProposalDesk(desk).propose_edit(client, find_file(desk, name).id, case_id, patch, why))
 
 

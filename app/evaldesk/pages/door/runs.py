@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from evaldesk.desk.desk import Desk
@@ -49,18 +50,38 @@ def status_answer(desk: Desk) -> dict[str, Any]:
     }
 
 
-def run_items(desk: Desk, text: str = "", cursor: int | None = None, limit: int = N_RUNS) -> dict[str, Any]:
-    """The newest runs; the filter has words, `status:`, `agent:`, `evalset:` and `model:`."""
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """The runs that a filter means: parts of names, and words of name, note, agent, eval set or model."""
+
+    status: RunStatus | None
+    agent: str | None
+    evalset: str | None
+    model: str | None
+    text: str
+
+
+def read_run_filter(text: str) -> RunFilter:
+    """The filter in a text such as `status:finished agent:dice nightly`. Raises UsageError with the column."""
     text_filter = read_filter(text, RUN_KEYS)
     status: Any = read_choice(text_filter, "status", get_args(RunStatus))
-    values = {
-        "agent_id": text_filter.value("agent"),
-        "evalset_id": text_filter.value("evalset"),
-        "model": text_filter.value("model"),
-    }
+    agent, evalset, model = (text_filter.value(key) for key in ("agent", "evalset", "model"))
+    return RunFilter(status, agent, evalset, model, text_filter.text)
+
+
+def run_items(desk: Desk, text: str = "", cursor: int | None = None, limit: int = N_RUNS) -> dict[str, Any]:
+    """The newest runs; the filter has words, `status:`, `agent:`, `evalset:` and `model:`."""
+    wanted = read_run_filter(text)
     runs = desk.stored_runs
     page, n_all = runs.list_newest(
-        status, limit + 1, **values, text=text_filter.text, is_part=True, before=cursor or None
+        wanted.status,
+        limit + 1,
+        agent_id=wanted.agent,
+        evalset_id=wanted.evalset,
+        model=wanted.model,
+        text=wanted.text,
+        is_part=True,
+        before=cursor or None,
     )
     return listed_runs(runs, page[:limit], n_all, has_more=len(page) > limit)
 

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -22,7 +23,7 @@ Group: TypeAlias = Literal["read", "run", "propose"]
 Schema: TypeAlias = Mapping[str, Any]
 Answer: TypeAlias = Callable[..., Any]
 
-MAX_TEXT, MAX_ITEMS = 100_000, 1_000
+MAX_TEXT, MAX_ITEMS, MAX_NAME = 100_000, 1_000, 200
 LEAST_TOKENS, MOST_TOKENS = 500, 25_000
 
 TEXT: Schema = {"type": "string", "maxLength": MAX_TEXT}
@@ -34,6 +35,7 @@ CASES: Schema = {"type": "array", "items": CASE, "maxItems": MAX_ITEMS}
 NAME: Schema = {"type": "string", "maxLength": 200}
 N: Schema = {"type": "integer", "minimum": 1, "maximum": 20, "description": "Trials of each case."}
 PLACE: Schema = {"type": "integer", "minimum": 1, "maximum": 100_000, "description": "Counted from 1."}
+PROPOSAL: Schema = {"type": "integer", "minimum": 1, "description": "The number of a proposal."}
 OBJECT: Schema = {"type": "object"}
 CURSOR: Schema = {"type": "integer", "minimum": 0, "description": "next_cursor of the page before."}
 LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": 200}
@@ -146,7 +148,7 @@ TOOLS: Mapping[str, Tool] = {
             "run info RUN --json",
             inputs={"run": RUN},
             required=("run",),
-            more="list_trials",
+            more="get_run with a larger max_tokens",
         ),
         Tool(
             "compare",
@@ -229,6 +231,28 @@ TOOLS: Mapping[str, Tool] = {
             inputs={"topic": TEXT},
             more="get_docs with page#section",
             needs_desk=False,
+        ),
+        Tool(
+            "list_proposals",
+            "The proposals of coding agents, newest first, with what people answered: open, accepted, refused or all.",
+            "pages.door.proposals:proposal_page",
+            "proposals list --json",
+            inputs={
+                "status": {"type": "string", "enum": ["open", "accepted", "refused", "all"]},
+                "set": SET,
+                "cursor": CURSOR,
+                "limit": LIMIT,
+            },
+            more="list_proposals with cursor",
+        ),
+        Tool(
+            "get_proposal",
+            "A proposal with its content, what people answered, and its effect on stored trials.",
+            "pages.door.proposals:proposal_answer",
+            "proposals show ID --json",
+            inputs={"proposal": PROPOSAL},
+            required=("proposal",),
+            more="get_proposal with a larger max_tokens",
         ),
         Tool(
             "start_run",
@@ -397,6 +421,24 @@ FOR_PERSONS: Mapping[str, str] = {
     "rescore_run": "evaldesk run rescore RUN --config-file-path FILE",
 }
 """Actions of a person only, each with its command or page."""
+VERBS: Mapping[str, str] = {
+    **dict.fromkeys(("approve", "confirm", "apply", "merge"), "accept"),
+    **dict.fromkeys(("reject", "decline", "dismiss"), "refuse"),
+    **dict.fromkeys(("update", "modify", "change", "write", "save", "patch", "replace", "rename"), "edit"),
+    **dict.fromkeys(("remove", "rm", "drop", "purge", "clear"), "delete"),
+    **dict.fromkeys(("skip", "disable", "exclude", "mute"), "quarantine"),
+    **dict.fromkeys(("annotate", "grade", "mark", "judge"), "label"),
+    **dict.fromkeys(("lower", "raise", "move"), "set"),
+    **dict.fromkeys(("allow", "authorize"), "trust"),
+}
+NOUNS: Mapping[str, str] = {
+    **dict.fromkeys(("criteria", "metric", "config"), "criterion"),
+    **dict.fromkeys(("set", "dataset", "benchmark"), "evalset"),
+    **dict.fromkeys(("verdict", "score"), "trial"),
+    **dict.fromkeys(("test", "example"), "case"),
+    **dict.fromkeys(("workspace", "directory", "project"), "folder"),
+}
+"""Words in names of tools that are not there, each with the word of `FOR_PERSONS` for it."""
 
 
 def tools_of(allowed: frozenset[str]) -> Mapping[str, Tool]:
@@ -412,9 +454,26 @@ def find_tool(name: str, allowed: frozenset[str]) -> Tool:
     if name in TOOLS:
         group = TOOLS[name].group
         raise UsageError(f"{name} is not allowed here; a person starts `evaldesk mcp --allow {group}` for it")
-    if name in FOR_PERSONS:
-        raise UsageError(f"no tool does {name}: that is for a person, with `{FOR_PERSONS[name]}`")
+    if command := _command_of_person(name):
+        raise UsageError(f"no tool does {name[:VALUE_LIMIT]}: that is for a person, with `{command}`")
     raise NotFoundError.among("tool", name, tools)
+
+
+def _command_of_person(name: str) -> str:
+    """The command or page of a person for a name such as `approve_proposals`; empty for one that decides nothing."""
+    if name in FOR_PERSONS:
+        return FOR_PERSONS[name]
+    verb, *others = _words_of(name)
+    nearest = [each for each in FOR_PERSONS if _words_of(each)[0] == verb]
+    nearest.sort(key=lambda each: not set(others) & {*_words_of(each)[1:]})
+    return FOR_PERSONS[nearest[0]] if nearest else ""
+
+
+def _words_of(name: str) -> list[str]:
+    """The words of a name in snake or camel case, each as `FOR_PERSONS` has it."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name[:MAX_NAME])
+    verb, *nouns = [word.lower() for word in words] or [""]
+    return [VERBS.get(verb, verb), *(NOUNS.get(noun, noun) for noun in (each.removesuffix("s") for each in nouns))]
 
 
 def checked_inputs(tool: Tool, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def _lines(
 
     for at, record in turns:
         yield partial(scrub, f"turn {at} user: {record.query}")
-        for number, event in enumerate(record.events):
+        for number, event in enumerate(record.events, 1):
             yield partial(line_of, f"turn {at} event {number}", event)
         if record.error:
             yield partial(line_of, f"turn {at} error", record.error)
