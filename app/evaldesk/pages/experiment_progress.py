@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.experiments.results import Results
+from evaldesk.desk.experiments.variants import MOST_VARIANTS
 from evaldesk.model.conclusion import counted
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
@@ -19,7 +20,7 @@ class ExperimentProgress:
     """The trials of an experiment that are played, and those that are left but of dropped variants.
 
     `status` is `running`, `stopping`, `stopped` or `finished`. `rest` are cost and time of the trials left, by those
-    so far. `reason` says why they wait or why no more began.
+    so far. `reason` says why they wait or why no more began. An experiment that rests `can_grow` by further variants.
     """
 
     n_done: int
@@ -30,6 +31,7 @@ class ExperimentProgress:
     reason: str
     budget: str
     can_resume: bool
+    can_grow: bool
 
     @property
     def is_live(self) -> bool:
@@ -69,6 +71,7 @@ def progress_of(desk: Desk, loaded: Results) -> ExperimentProgress:
         reason=next(filter(None, waits if statuses & LIVE else ended), ""),
         budget=experiment.plan.budget or "",
         can_resume=status == "stopped" and are_playable,
+        can_grow=status in ("stopped", "finished") and are_playable and len(experiment.members) < MOST_VARIANTS,
     )
 
 

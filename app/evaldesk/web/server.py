@@ -313,6 +313,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.comparison:routes",
     "evaldesk.web.routes.table:routes",
     "evaldesk.web.routes.experiments:routes",
+    "evaldesk.web.routes.adding_variants:routes",
     "evaldesk.web.routes.trash:routes",
     "evaldesk.web.routes.finding:routes",
     "evaldesk.web.routes.proposals:routes",

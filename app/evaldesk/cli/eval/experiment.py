@@ -13,7 +13,8 @@ from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, on_interrupt, plan_job
 from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.experiments.estimates import ExperimentEstimate, estimate_of_addition, estimate_of_plan
+from evaldesk.desk.experiments.adding import check_addition, read_base
+from evaldesk.desk.experiments.estimates import ExperimentEstimate, estimate_of_plan
 from evaldesk.desk.experiments.revisions import agent_at, is_revision, trees_folder
 from evaldesk.desk.experiments.variants import (
     AGENT,
@@ -22,8 +23,6 @@ from evaldesk.desk.experiments.variants import (
     baseline_index,
     check_names,
     check_overridden_options,
-    check_unused_options,
-    check_variants,
     grid_of,
     listed_variants,
     plan_experiment,
@@ -35,12 +34,11 @@ from evaldesk.desk.imports.files import read_path
 from evaldesk.desk.named_agents import named_agent, placed_again
 from evaldesk.desk.runs.gates.conclusion import conclude
 from evaldesk.desk.runs.handover import hand_over_experiment
-from evaldesk.desk.runs.plan import RunPlan, options_like
+from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.provenance import run_digest
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.model import EvalSet, Gates
+from evaldesk.model import Gates
 from evaldesk.model.experiment import ExperimentPlan, Factor, Variant
-from evaldesk.model.run import RunConfig
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.experiment_files import experiment_lines, experiment_object
 from evaldesk.pages.experiment_plan import budget_sentence, estimate_lines, estimate_object
@@ -185,27 +183,15 @@ async def more_variants(
 ) -> None:
     """Plan further variants on the cases of the first run of an experiment, and begin them. Raises UsageError."""
     _, variants = grid_of([varied_option(text) for text in vary])
-    experiment = await desk.experiments.get(experiment_id)
-    if not experiment.run_ids:
-        raise UsageError(f"all runs of experiment {experiment_id} were deleted; begin a new one", field="variants")
-    summary = await desk.runs.summary(experiment.run_ids[0])
-    config = summary.config
-    evalset = EvalSet(config.evalset_id, config.evalset_name, cases=tuple(desk.runs.run_store.cases(summary.id)))
-    base = options_like(config).but(budget=None, allocate=None, note="")
+    base = await read_base(desk, experiment_id)
     request = EvalRequest(("",))
-    job = Job(config.agent, evalset, Path(config.evalset_path), base)
+    job = Job(base.config.agent, base.evalset, Path(base.config.evalset_path), base.options)
     run_plans = [
-        each if EVALSET in variant.options else _on_stored_cases(each, config)
+        each if EVALSET in variant.options else base.on_stored_cases(each)
         for variant, each in zip(variants, await plan_variants(desk, request, job, variants), strict=True)
     ]
-    plan = replace(experiment.plan, variants=(*experiment.plan.variants, *variants))
-    check_unused_options(plan.variants, {each.name: own for each, own in zip(variants, run_plans, strict=True)})
-    old_plans = [RunPlan((await desk.runs.summary(run_id)).config, evalset.cases) for run_id in experiment.run_ids]
-    if len(old_plans) == len(experiment.plan.variants):
-        check_variants(plan, [*old_plans, *run_plans], allows_equal=allows_equal)
-    budget = budget or experiment.plan.budget
-    await desk.experiments.check_start(experiment_id, budget)
-    estimate = await asyncio.to_thread(estimate_of_addition, desk.stored_runs, experiment.plan, variants, run_plans)
+    estimate = await check_addition(desk, base, variants, run_plans, allows_equal=allows_equal, budget=budget)
+    budget = budget or base.experiment.plan.budget
     spending = await asyncio.to_thread(desk.experiments.spending, experiment_id)
     show_estimate(estimate, budget, spending)
     await desk.experiments.add(experiment_id, variants, run_plans, budget=budget)
@@ -217,12 +203,6 @@ def show_estimate(estimate: ExperimentEstimate, budget: str | None, spending: tu
         show(in_one_line(line), err=True)
     if budget:
         show(budget_sentence(budget, *spending), err=True)
-
-
-def _on_stored_cases(plan: RunPlan, config: RunConfig) -> RunPlan:
-    """The plan with the version of the eval set whose stored cases it plays; its file may hold others by now."""
-    version, set_version = config.evalset_version, config.set_version
-    return replace(plan, evalset=None, config=replace(plan.config, evalset_version=version, set_version=set_version))
 
 
 def _show_plan(plan: ExperimentPlan, estimate: ExperimentEstimate, *, is_json: bool) -> int:

@@ -208,7 +208,12 @@ def estimate_of_addition(
 ) -> ExperimentEstimate:
     """The estimate of further variants of an experiment, whose difference is adjusted for all of its comparisons."""
     estimate = estimate_of_plan(runs, replace(earlier, variants=tuple(variants), factors=(), baseline=0), run_plans)
-    n_comparisons = len(earlier.variants) + len(variants) - 1
+    return among_variants(estimate, len(earlier.variants))
+
+
+def among_variants(estimate: ExperimentEstimate, n_earlier: int) -> ExperimentEstimate:
+    """The estimate of variants that are compared beside `n_earlier` others of the same experiment."""
+    n_comparisons = n_earlier + len(estimate.variants) - 1
     return replace(estimate, difference=detectable(estimate.n_cases, estimate.n, estimate.rates, n_comparisons))
 
 

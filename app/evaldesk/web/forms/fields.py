@@ -118,6 +118,12 @@ def number_of(text: object) -> int | None:
     return int(text) if isinstance(text, str) and _NUMBER.fullmatch(text) else None
 
 
+def whole_or_one(text: str) -> int:
+    """The whole number below a million in a field that may be half typed, else 1."""
+    number = number_of(text)
+    return number if number is not None and number < 1_000_000 else 1
+
+
 def start_of(request: Request) -> int:
     """Where a part of something long begins, by `from` in the address; its start where that names no place."""
     return number_of(request.query_params.get("from")) or 0

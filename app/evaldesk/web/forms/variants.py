@@ -9,7 +9,12 @@ from pathlib import Path
 
 from starlette.datastructures import ImmutableMultiDict
 
-from evaldesk.desk.experiments.estimates import ExperimentEstimate, VariantEstimate
+from evaldesk.desk.experiments.estimates import (
+    ExperimentEstimate,
+    PlannedVariant,
+    VariantEstimate,
+    experiment_estimate,
+)
 from evaldesk.desk.experiments.planning import names_of
 from evaldesk.desk.experiments.prompts import prompt_files
 from evaldesk.desk.experiments.variants import (
@@ -20,8 +25,13 @@ from evaldesk.desk.experiments.variants import (
     grid_of,
     levels_of,
     list_of,
+    variant_options,
 )
+from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import NAME_LIMIT, VALUE_LIMIT, EvaldeskError, UsageError
+from evaldesk.model import Case
+from evaldesk.model.evalset import count_trials
 from evaldesk.model.experiment import Factor, Variant
 from evaldesk.pages.criteria.form import Typed, text_typed
 from evaldesk.pages.experiment_plan import (
@@ -34,6 +44,7 @@ from evaldesk.pages.experiment_plan import (
 )
 from evaldesk.pages.runs.table import LETTERS
 from evaldesk.run_options import BY_NAME, RunOption, offered
+from evaldesk.web.forms.fields import whole_or_one
 from evaldesk.wording.words import cost_words
 
 VARY, DROP_VARY, DROP_VALUE = "vary", "vary-drop", "value-drop"
@@ -113,6 +124,7 @@ class VariantForm:
     problem: str = ""
     estimate: ExperimentEstimate | None = None
     see: str = ""
+    n_earlier: int = 0
 
     @property
     def plan(self) -> str:
@@ -226,8 +238,12 @@ def variant_form(
     choices: Mapping[str, Sequence[str]],
     workspace: Path,
     estimate: Callable[[FormVariants], ExperimentEstimate],
+    earlier_names: Sequence[str] = (),
 ) -> VariantForm | None:
-    """The part of the form with variants; None where nobody asked for it. `choices` are the values to choose from."""
+    """The part of the form with variants; None where nobody asked for it. `choices` are the values to choose from.
+
+    `earlier_names` are those of an experiment to which the variants are added; they have the first letters.
+    """
     if VARY not in form_values:
         return None
     options = [name for name in _names(form_values) if name in BY_NAME]
@@ -238,6 +254,7 @@ def variant_form(
         allows_equal=bool(form_values.get(ALLOWS_EQUAL)),
         is_list=bool(form_values.get(IS_LIST)),
         see=text_typed(form_values, SEE, ""),
+        n_earlier=len(earlier_names),
     )
     if not asks_for_variants(form_values):
         return form
@@ -247,12 +264,53 @@ def variant_form(
         return replace(form, problem=_sentence(error))
     names = [each.name for each in variants.variants]
     try:
-        check_names(names)
+        check_names([*earlier_names, *names])
         baseline, variant_estimate = names[baseline_index(names, variants.baseline)], estimate(variants)
     except EvaldeskError as error:
         return replace(_with_grid(form, variants, ()), problem=_sentence(error))
     form_with_grid = _with_grid(form, variants, variant_estimate.variants)
     return replace(form_with_grid, names=names, baseline=baseline, estimate=variant_estimate)
+
+
+def estimate_variants(
+    runs: StoredRuns,
+    requested: FormVariants,
+    agent_id: str,
+    own_model: str | None,
+    evalset_id: str,
+    cases: Sequence[Case],
+    texts: Mapping[str, str],
+) -> ExperimentEstimate:
+    """The estimate of the variants of a form, whose other options are `texts`; `own_model` is that of the agent.
+
+    Raises UsageError.
+    """
+    planned_variants, n_each = [], []
+    for variant in requested.variants:
+        values = variant_options(RunOptions(), variant)
+        model = values.overrides.get("model") or texts["model"]
+        n = values.overrides.get("n") or whole_or_one(texts["n"])
+        n_each.append(n)
+        is_own = not model or model == own_model
+        planned_variants.append(
+            PlannedVariant(
+                variant.name,
+                agent_id,
+                evalset_id,
+                None if is_own else model,
+                count_trials(cases, n),
+                values.overrides.get("instruction"),
+            )
+        )
+    return experiment_estimate(
+        runs,
+        planned_variants,
+        cases,
+        n=min(n_each),
+        concurrency=whole_or_one(texts["concurrency"]),
+        factors=requested.factors,
+        baseline=baseline_index([each.name for each in requested.variants], requested.baseline),
+    )
 
 
 def _sentence(error: EvaldeskError) -> str:
@@ -263,7 +321,7 @@ def _with_grid(form: VariantForm, variants: FormVariants, estimates: Sequence[Va
     """The form with the grid of all variants, the levels of the first option as columns."""
     costs = {each.name: each for each in estimates}
     most = max((each.cost for each in estimates if each.cost is not None), default=0.0)
-    letters = dict(zip((each.name for each in variants.variants), LETTERS, strict=False))
+    letters = dict(zip((each.name for each in variants.variants), LETTERS[form.n_earlier :], strict=False))
 
     def cell(name: str) -> GridCell:
         own = costs.get(name)

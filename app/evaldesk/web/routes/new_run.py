@@ -16,7 +16,6 @@ from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.criteria.criteria import find_criteria_file, has_criteria
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import with_ids
-from evaldesk.desk.experiments.estimates import ExperimentEstimate, PlannedVariant, experiment_estimate
 from evaldesk.desk.experiments.planning import plan_experiment_of_page
 from evaldesk.desk.experiments.variants import baseline_index, usual_name, variant_options
 from evaldesk.desk.runs.allocating import Budget, Subject, last_class, spread
@@ -24,10 +23,9 @@ from evaldesk.desk.runs.estimate import estimate
 from evaldesk.desk.runs.gates.forecasts import MOST_PREVIEWED, preview_gates
 from evaldesk.desk.runs.histories import ComparedHistory, compared_history, keys_of
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, left_out_ids
-from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet, Gates
-from evaldesk.model.evalset import LargeCases, count_trials, tags_of_filter, trials_of_cases
+from evaldesk.model.evalset import LargeCases, tags_of_filter, trials_of_cases
 from evaldesk.model.experiment import ExperimentPlan
 from evaldesk.model.history import SetHistory
 from evaldesk.model.stored import EvalSetFile, RunSummary
@@ -38,7 +36,7 @@ from evaldesk.pages.criteria.metric_form import MetricForm, Offer, metric_form
 from evaldesk.pages.gate_figures import gate_figures
 from evaldesk.run_options import BY_NAME, EVEN, OWN
 from evaldesk.web.cases.editor import run_address
-from evaldesk.web.forms.fields import number_of, read_form
+from evaldesk.web.forms.fields import number_of, read_form, whole_or_one
 from evaldesk.web.forms.gates import (
     BASELINE,
     GateForm,
@@ -69,7 +67,13 @@ from evaldesk.web.forms.run import (
     read_options,
     typed_without,
 )
-from evaldesk.web.forms.variants import FormVariants, asks_for_variants, changed_variants, read_variants, variant_form
+from evaldesk.web.forms.variants import (
+    asks_for_variants,
+    changed_variants,
+    estimate_variants,
+    read_variants,
+    variant_form,
+)
 from evaldesk.web.render import cases_words, desk_of, go, page, target_of
 from evaldesk.wording.words import budget_sentence, own_trials_sentence
 
@@ -347,7 +351,7 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
         evalset_id,
         n_cases=len(cases),
         n=n_trials // max(1, len(cases)),
-        concurrency=_or_one(fields["concurrency"].value),
+        concurrency=whole_or_one(fields["concurrency"].value),
         n_trials=n_trials,
         history=history,
     )
@@ -362,8 +366,14 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
         form_values,
         {name: each.choices for name, each in fields.items()} | {"model": models_of(desk.settings.models, earlier)},
         desk.settings.workspace,
-        lambda requested: _estimate_variants(
-            desk.stored_runs, requested, agent, evalset_id, cases, {name: each.value for name, each in fields.items()}
+        lambda requested: estimate_variants(
+            desk.stored_runs,
+            requested,
+            agent.id if agent else "",
+            agent.description.model if agent and agent.description else None,
+            evalset_id,
+            cases,
+            {name: each.value for name, each in fields.items()},
         ),
     )
     return RunForm(
@@ -405,49 +415,11 @@ async def _fill_form(request: Request, form_values: Typed) -> RunForm:
     )
 
 
-def _estimate_variants(
-    runs: StoredRuns,
-    requested: FormVariants,
-    agent: FoundAgent | None,
-    evalset_id: str,
-    cases: Sequence[Case],
-    texts: Mapping[str, str],
-) -> ExperimentEstimate:
-    """The estimate of the variants of a form, whose other options are `texts`. Raises UsageError."""
-    own = agent.description.model if agent and agent.description else None
-    planned_variants, n_each = [], []
-    for variant in requested.variants:
-        values = variant_options(RunOptions(), variant)
-        model = values.overrides.get("model") or texts["model"]
-        n = values.overrides.get("n") or _or_one(texts["n"])
-        n_each.append(n)
-        is_own = not model or model == own
-        planned_variants.append(
-            PlannedVariant(
-                variant.name,
-                agent.id if agent else "",
-                evalset_id,
-                None if is_own else model,
-                count_trials(cases, n),
-                values.overrides.get("instruction"),
-            )
-        )
-    return experiment_estimate(
-        runs,
-        planned_variants,
-        cases,
-        n=min(n_each),
-        concurrency=_or_one(texts["concurrency"]),
-        factors=requested.factors,
-        baseline=baseline_index([each.name for each in requested.variants], requested.baseline),
-    )
-
-
 def _spread(
     desk: Desk, texts: Mapping[str, str], agent: FoundAgent | None, evalset_id: str, cases: Sequence[Case]
 ) -> tuple[Sequence[int], str]:
     """The trials of each case, and how a budget is spread, or why it cannot be."""
-    n, n_cases = _or_one(texts["n"]), len(cases)
+    n, n_cases = whole_or_one(texts["n"]), len(cases)
     try:
         budget, allocate = BY_NAME["budget"].read(texts["budget"]), BY_NAME["allocate"].read(texts["allocate"])
         if budget is None or not cases:
@@ -489,7 +461,7 @@ def _gates(
         return replace(form, problem=str(error))
     form = replace(form, n_in_quarantine=len(held_ids), is_without=is_without)
     n, threshold = (
-        _or_one(text_typed(form_values, "n", FORM_DEFAULTS["n"])),
+        whole_or_one(text_typed(form_values, "n", FORM_DEFAULTS["n"])),
         text_typed(form_values, "pass_threshold", "1"),
     )
     try:
@@ -585,8 +557,3 @@ async def _read_evalset(request: Request, evalset_id: str) -> EvalSet | None:
 def _form_text(form_values: Typed, name: str) -> str:
     value = form_values.get(name, "")
     return value if isinstance(value, str) else ""
-
-
-def _or_one(text: str) -> int:
-    number = number_of(text)
-    return number if number is not None and number < 1_000_000 else 1
