@@ -317,6 +317,7 @@ PAGES = {
     "run-agents": "{run}/agents",
     "experiments": "/experiments",
     "experiment": "/experiments/1",
+    "experiment-variants": "/experiments/1/variants/new",
     "compare": "/table?runs={id-run},{id-again}",
     "compare-same": "/table?runs={id-run},{id-again}&show=same",
     "compare-choose": "/compare?b={id-run}",
