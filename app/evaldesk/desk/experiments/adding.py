@@ -74,8 +74,8 @@ async def plan_addition(desk: Desk, base: AdditionBase, variants: Sequence[Varia
             options = variant_options(base.options, variant)
             agent = config.agent
             if options.value("environment") != base.options.value("environment"):
-                found = await desk.agents.get_described_agent(agent.id)
-                agent = (await desk.agents.described_in(found, options.value("environment"))).ref
+                described_agent = await desk.agents.get_described_agent(agent.id)
+                agent = (await desk.agents.described_in(described_agent, options.value("environment"))).ref
             description = await desk.host.describe(agent)
             file = path if config.evalset_path and path.is_file() else None
             subject = await asyncio.to_thread(

@@ -55,8 +55,8 @@ async def create(request: Request) -> Response:
             raise UsageError("choose an option and a value of it", field=VARY)
         variants = read_variants(form_values, desk.settings.workspace).variants
         base = await read_base(desk, experiment_id)
-        typed = text_typed(form_values, "budget", "").strip()
-        budget = str(BUDGET.read(typed, BUDGET.title)) if typed else None
+        budget_text = text_typed(form_values, "budget", "").strip()
+        budget = str(BUDGET.read(budget_text, BUDGET.title)) if budget_text else None
         run_plans = await plan_addition(desk, base, variants)
         allows_equal = bool(form_values.get(ALLOWS_EQUAL))
         await check_addition(desk, base, variants, run_plans, allows_equal=allows_equal, budget=budget)
