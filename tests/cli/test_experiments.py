@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Mapping
 from math import isnan
 from pathlib import Path
@@ -208,6 +209,8 @@ def test_a_larger_budget_is_one_of_all_trials_together(place: CommandFolder) -> 
 
     assert added.exit_code == resumed.exit_code == 0, added.output + resumed.output
     assert "26 trials" in added.stderr
+    assert re.search(r"28 trials left, .*, as the 26 so far\.", resumed.stderr)
+    assert "Budget of all trials together: 54 trials; spent so far: 26 trials." in resumed.stderr
     runs = [place.store().runs.summary(number) for number in (1, 2, 3)]
     assert [(run.n_done, run.status) for run in runs] == [(18, "finished")] * 3
     assert place.store().experiments.get(1).plan.budget == "54"

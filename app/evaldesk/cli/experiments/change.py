@@ -18,6 +18,9 @@ from evaldesk.desk.experiments.confirming import pair_to_confirm, plan_confirmat
 from evaldesk.desk.experiments.estimates import estimate_of_plan
 from evaldesk.desk.runs.plan import digest_of_file
 from evaldesk.errors import UsageError
+from evaldesk.model.conclusion import counted
+from evaldesk.pages.experiment_plan import budget_sentence
+from evaldesk.pages.experiment_progress import rest_words
 from evaldesk.run_options import BY_NAME
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show
@@ -66,6 +69,7 @@ def resume(experiment_id: int, budget: str | None, is_trusted: bool, workspace: 
     async def work(desk: Desk) -> int:
         desk.poll_requests()
         await _tell_changed_set(desk, experiment_id)
+        await _tell_rest(desk, experiment_id, larger_budget)
         if not await desk.experiments.resume(experiment_id, budget=larger_budget):
             show(f"Experiment {experiment_id} has no trial left to play.", err=True)
         return await follow_experiment(desk, experiment_id, EvalRequest((), workspace=workspace))
@@ -137,6 +141,22 @@ def confirm(experiment_id: int, budget: str | None, is_trusted: bool, workspace:
 def _budget_of(text: str | None) -> str | None:
     """The budget of a command. Raises UsageError."""
     return None if text is None else str(BUDGET.read(text, "--budget"))
+
+
+async def _tell_rest(desk: Desk, experiment_id: int, budget: str | None) -> None:
+    """Tell the trials that are left with their cost and time as so far, and the budget of all trials together."""
+    experiment = await desk.experiments.get(experiment_id)
+    members = [(index, each.run_id) for index, each in enumerate(experiment.members) if each.run_id is not None]
+    runs = [(index, await desk.runs.summary(run_id)) for index, run_id in members if run_id in experiment.run_ids]
+    runs_to_resume = [run for index, run in runs if index not in experiment.dropped and run.n_todo]
+    if not runs_to_resume:
+        return
+    n_left, n_done = sum(run.n_todo for run in runs_to_resume), sum(run.n_done for _, run in runs)
+    rest = rest_words(runs_to_resume, max((run.active_ms for _, run in runs), default=0.0), n_done)
+    show(f"{counted(n_left, 'trial')} left, {rest}, as the {n_done:,} so far.", err=True)
+    if budget := budget or experiment.plan.budget:
+        spending = await asyncio.to_thread(desk.experiments.spending, experiment_id)
+        show(budget_sentence(budget, *spending), err=True)
 
 
 async def _tell_changed_set(desk: Desk, experiment_id: int) -> None:
