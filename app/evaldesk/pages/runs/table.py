@@ -32,7 +32,6 @@ from evaldesk.model.stored import CaseFilter, RunSummary, TrialKey
 from evaldesk.pages.comparison import BADGES, CHANGED, by_place, change_of, facts_of
 from evaldesk.pages.pair import pair_href
 from evaldesk.pages.runs.matrix import (
-    MAX_SQUARES,
     Cell,
     Column,
     MatrixRow,
@@ -69,6 +68,8 @@ TOLD = 2
 VERDICTS: tuple[CaseFilter, ...] = ("passed", "failed", "errored", "unscored", "flaky")
 QUANTILES = (0.5, 0.95)
 MAX_CHIPS = 6
+MAX_SQUARES = 10
+"""Trials of a case that are drawn for each of several runs; more would push the next run out of sight."""
 MOST_SPREAD = 200_000
 """Cells of a table that is sorted by the spread of its rows unless its address says otherwise."""
 
