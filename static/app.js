@@ -1109,12 +1109,13 @@ function sayInTab() {
   const dot = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="${STATES[state]}"/></svg>`;
   if (STATES[state]) document.querySelector("link[rel=icon]").href = `data:image/svg+xml,${encodeURIComponent(dot)}`;
   if (hasEnded && document.hidden && window.Notification?.permission === "granted") new Notification(says);
-  for (const button of $$("[data-notifies]")) button.hidden = window.Notification?.permission !== "default" || Boolean(kept("asked-to-notify"));
+  const isAsked = window.Notification?.permission !== "default" || Boolean(kept("asked-to-notify"));
+  for (const button of $$("[data-notifies]")) if (button.hidden !== isAsked) button.hidden = isAsked; // the observer sees each set
 }
 document.addEventListener("DOMContentLoaded", () => {
   sayInTab();
   const box = document.getElementById("live");
-  if (box) new MutationObserver(sayInTab).observe(box, { childList: true, subtree: true, attributeFilter: ["data-says", "data-state"] });
+  if (box) new MutationObserver(sayInTab).observe(box, { childList: true, subtree: true, attributeFilter: ["data-says", "data-state", "hidden"] }); // a morph hides the button again
 });
 document.addEventListener("click", (event) => {
   if (!event.target.closest?.("[data-notifies]")) return;
