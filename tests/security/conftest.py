@@ -82,7 +82,10 @@ class Fort:
         return self.client.post(address, data=fields)
 
     def fingerprint(self) -> str:
-        """A hash of every row of the database and of every file beside it, but for the index that follows them."""
+        """A hash of every row of the database and of every file beside it, but for the index that follows them.
+
+        A backup is made once a desk has been open for a minute, whatever was asked of it.
+        """
         digest = hashlib.sha256()
         with closing(sqlite3.connect(f"file:{self.desk.settings.database}?mode=ro", uri=True)) as connection:
             for line in connection.iterdump():
@@ -92,7 +95,11 @@ class Fort:
             of_person = "SELECT id, name, plan, dropped, created_at FROM experiment ORDER BY id"
             digest.update(repr(connection.execute(of_person).fetchall()).encode())
         for path in sorted(self.folder.rglob("*")):
-            if path.is_file() and not path.name.startswith(("evaldesk.db", "search.db")):
+            if (
+                path.is_file()
+                and not path.name.startswith(("evaldesk.db", "search.db"))
+                and path.parent.name != "backups"
+            ):
                 digest.update(str(path).encode() + path.read_bytes())
         return digest.hexdigest()
 
