@@ -548,11 +548,13 @@ document.addEventListener("change", (event) => {
   const input = event.target;
   if (!input.matches?.("[data-choice]")) return;
   const before = choicesBefore.get(input.name);
+  hasChosen = true;
   choicesBefore.set(input.name, input);
   if (before && before !== input && !isStepping) chosen.push([before]);
 });
 const choicesBefore = new Map();
 let isStepping = false;
+let hasChosen = false; // by a person on this page, and not by a browser that went back to it
 document.addEventListener("DOMContentLoaded", () => {
   $$("[data-choice]:checked").forEach((input) => choicesBefore.set(input.name, input));
   $$("[data-picks], [data-unpicks]").forEach((button) => (button.hidden = false));
@@ -580,7 +582,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key !== "s" || !(event.ctrlKey || event.metaKey) || !button) return;
   event.preventDefault();
   if (!button.disabled) button.click();
-  else if (document.querySelector("[data-choice]:checked:not([data-choice=x])")) button.form.requestSubmit(); // its effect comes
+  else if (hasChosen && document.querySelector("[data-choice]:checked:not([data-choice=x])")) button.form.requestSubmit(); // its effect comes
 });
 
 function toggle(popover) {
@@ -1364,7 +1366,7 @@ async function refusal() {
 document.addEventListener("submit", (event) => {
   const form = event.target;
   const method = event.submitter?.getAttribute("formmethod") ?? form.method;
-  if (event.defaultPrevented || method !== "post" || form.matches("[data-htmx-powered]")) return;
+  if (event.defaultPrevented || method !== "post" || form.matches("[data-htmx-powered]:not([hx-trigger=change])")) return; // htmx sends the others
   if (sent.delete(form)) {
     form.ariaBusy = "true"; // a second click would be a second request
     setTimeout(() => (form.ariaBusy = null), ANSWER_MS); // the person may have stopped it

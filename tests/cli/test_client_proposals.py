@@ -364,6 +364,19 @@ def test_equal_proposals_are_one_and_many_are_refused(desk: Desk, words: str) ->
     ClientProposalDesk(desk).propose_case(CLIENT, words, new_case("one_more"))
 
 
+def test_lists_have_the_proposals_of_all_sets_and_kinds(desk: Desk, words: str, place: CommandFolder) -> None:
+    proposals = ClientProposalDesk(desk)
+    for at in range(MAX_OPEN):
+        proposals.propose_kind(CLIENT, TypedMode(f"kind {at}", "It is one."))
+    first = made(desk, words, "case")
+    numbers = {each.id for each in proposals.list()}
+
+    answer = tool_answer(place.folder, "list_proposals", {"cursor": MAX_OPEN, "limit": 50})
+
+    assert (len(numbers), first in numbers) == (MAX_OPEN + 1, True)
+    assert (answer["total_count"], answer["n_open"], len(answer["items"])) == (MAX_OPEN + 1, MAX_OPEN + 1, 1)
+
+
 def test_large_proposals_are_refused_once_they_are_too_much_together(
     desk: Desk, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

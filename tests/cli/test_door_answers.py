@@ -118,6 +118,7 @@ def test_a_run_tells_its_worst_cases_and_first_divergences(played: CommandFolder
         ("get_trial", {"run": "1", "case": "case_1", "trial": 1, "part": 7}, "no turn 7"),
         ("get_trial", {"run": "1", "case": "case_1", "trial": 1, "detail": "all"}, "one of line, turns, full"),
         ("list_trials", {"run": "1", "filter": "verdict:red"}, "verdict:red is none of passed"),
+        ("list_cases", {"set": "words", "filter": "asserts:No"}, "asserts:No is none of yes, no"),
         ("list_runs", {"filter": 'agent:"x'}, "column 7: the quotation mark is never closed"),
         ("list_cases", {"set": "words", "filter": "regex:(a+)+"}, "column 1: no key is named regex:"),
         ("get_docs", {"topic": "metric"}, "did you mean 'metrics'?"),
@@ -226,10 +227,21 @@ def test_what_is_for_a_person_is_answered_with_the_command(name: str) -> None:
         ("remove_cases", "the page of the eval set"),
         ("skip_test", "the page of the eval set"),
         ("grade_trial", "the page of the trial"),
-        ("set_label", "--config-file-path FILE"),
+        ("set_label", "the page of the trial"),
         ("lower_thresholds", "--config-file-path FILE"),
         ("remove_metric", "--config-file-path FILE"),
-        ("change_gates", "evaldesk ui"),
+        ("change_gates", "--min-pass-rate R"),
+        ("change_criteria", "--config-file-path FILE"),
+        ("edit_threshold", "--config-file-path FILE"),
+        ("relax_threshold", "--config-file-path FILE"),
+        ("update_baseline", "--baseline RUN"),
+        ("set_quarantine", "the page of the eval set"),
+        ("unquarantine_case", "the page of the eval set"),
+        ("update_trust", "evaldesk agents --trust"),
+        ("delete_kind", "the page of the failures"),
+        ("delete_label", "the page of the trial"),
+        ("override_verdict", "the page of the trial"),
+        ("undo_proposal", "evaldesk proposals undo ID"),
         ("move_baseline", "--baseline RUN"),
         ("allow_workspace", "evaldesk agents --trust"),
         ("purge_runs", "evaldesk run rm RUN"),
@@ -242,7 +254,7 @@ def test_another_word_for_a_decision_is_answered_with_the_command(name: str, com
     assert command in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["", "_", "get_label", "read_trial", "\x1b[31m", "a" * 100_000])
+@pytest.mark.parametrize("name", ["", "_", "get_label", "read_trial", "delete_agent", "\x1b[31m", "a" * 100_000])
 def test_a_name_that_decides_nothing_is_just_unknown(name: str) -> None:
     with pytest.raises(NotFoundError, match="no tool"):
         find_tool(name, frozenset({"run", "propose"}))
@@ -339,3 +351,16 @@ def test_an_answer_that_was_cut_has_its_page_and_whole_intervals(where: str, max
     cut = material_of(text).get(where, {}) if where else material_of(text)
     assert cut.get("interval", [0.1, 0.3]) == [0.1, 0.3]
     assert cut.get("correlation", [0.5, 0.2, 0.7]) == [0.5, 0.2, 0.7]
+
+
+@pytest.mark.parametrize("max_tokens", [500, 700, 1_000, 8_000])
+def test_a_cut_run_says_what_changed_before_it(played: CommandFolder, max_tokens: int) -> None:
+    path = played.folder / "words.evalset.json"
+    path.write_text(path.read_text().replace("good day", "hi"))
+    played.eval(path, "--n", 2)
+
+    answer = fitted(tool_answer(played.folder, "get_run", {"run": "3"}), max_tokens, TOOLS["get_run"].more)
+
+    words = "Between run 2 and run 3 the eval set changed too: 1 case (by: changed outside)."
+    assert answer["data"]["changes"]["sentence"] == words
+    assert answer["data"]["outcome"]

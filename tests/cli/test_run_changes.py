@@ -46,6 +46,29 @@ def test_an_edit_of_the_file_is_named_as_made_outside(played: CommandFolder) -> 
     assert "case case_2: edited (by: changed outside)" in text
 
 
+@pytest.mark.parametrize(("before", "now"), [(6, None), (None, 6), (6, 4)])
+def test_another_number_of_trials_of_a_case_is_named(place: CommandFolder, before: int | None, now: int | None) -> None:
+    path = place.evalset("words", {"hello": "hello", "hi": "hi"})
+
+    def write(n: int | None) -> None:
+        value = json.loads(path.read_text())
+        value["eval_cases"][1].pop("trials", None)
+        value["eval_cases"][1] |= {} if n is None else {"trials": n}
+        path.write_text(json.dumps(value))
+
+    write(before)
+    place.eval(path)
+    write(now)
+    place.eval(path)
+
+    answer = json.loads(place.run("run", "changes", "1", "2", "--json").stdout)
+    words = f"trials {before or 'none'} to {now or 'none'}"
+    assert [(each["name"], each["words"], each["who"]) for each in answer["items"]] == [
+        ("case_2", words, "changed outside")
+    ]
+    assert answer["sentence"] == "Between run 1 and run 2 the eval set changed too: 1 case (by: changed outside)."
+
+
 @pytest.mark.parametrize("after", ["[5]", "{", "[" * 100_000], ids=["a list", "cut", "deep"])
 def test_a_proposal_that_another_program_wrote_breaks_no_comparison(played: CommandFolder, after: str) -> None:
     path = played.folder / "words.evalset.json"

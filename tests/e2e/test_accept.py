@@ -41,7 +41,7 @@ def furniture() -> Furniture:
 def _furnish(workspace: Path) -> tuple[str, ...]:
     (workspace / "agents" / "echo").mkdir(parents=True)
     (workspace / "agents" / "echo" / "agent.py").write_text(AGENT, "utf-8")
-    for name in ("desktop", "phone", "fast", *ENGINES):
+    for name in ("desktop", "phone", "fast", "back", "twice", *ENGINES):
         cases = [_case(f"{name}_{at}") for at in range(2)]
         text = json.dumps({"eval_set_id": name, "eval_cases": cases})
         (workspace / "agents" / f"{name}.evalset.json").write_text(text, "utf-8")
@@ -96,6 +96,48 @@ def test_one_answer_is_accepted_and_taken_back(visit: Visit, device: str) -> Non
     page.get_by_role("button", name="Undo this change of expectations").click()
     expect(page.get_by_role("heading", name="The eval set is saved")).to_have_count(0)
     assert references(someone.desk, name) == before
+
+
+def test_nothing_is_chosen_on_a_page_that_a_browser_went_back_to(visit: Visit) -> None:
+    """The list is shorter by then: marks by their place would be those of other changes."""
+    someone = visit("desktop")
+    page, before = someone.page, references(someone.desk, "back")
+    run = failed_run(someone, "back")
+    someone.goto(f"{run}/acceptance")
+    page.locator("[data-group]").first.locator("input[value^='replace ']").check()
+    page.locator("[data-group]").last.locator("input[value^='replace ']").check()
+    page.get_by_role("link", name="Actual of trial 1").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("trial 1")
+
+    page.go_back()
+    expect(page.get_by_text("No change is chosen.")).to_be_visible()
+    page.wait_for_timeout(500)
+    assert page.evaluate(N_CHOSEN) == 0
+    assert page.locator("[data-choice=x]:checked").count() == page.locator("fieldset.ways").count()
+    page.keyboard.press("Control+s")
+    page.wait_for_timeout(500)
+
+    expect(page.get_by_role("heading", name="Accept actual as expected")).to_be_visible()
+    assert references(someone.desk, "back") == before
+
+
+@pytest.mark.parametrize("gap_ms", [0, 60])
+def test_a_second_save_is_dropped(visit: Visit, gap_ms: int) -> None:
+    someone = visit("desktop")
+    page, before = someone.page, references(someone.desk, "twice")
+    run = failed_run(someone, "twice")
+    someone.goto(f"{run}/acceptance")
+    page.locator("[data-group]").first.locator("input[value^='replace ']").check()
+    expect(page.get_by_text("2 of 2 would pass instead of 0")).to_be_visible()
+
+    page.keyboard.press("Control+s")
+    page.wait_for_timeout(gap_ms)
+    page.keyboard.press("Control+s")
+
+    expect(page.get_by_role("heading", name="The eval set is saved")).to_be_visible()
+    page.get_by_role("button", name="Undo this change of expectations").click()
+    expect(page.get_by_role("heading", name="The eval set is saved")).to_have_count(0)
+    assert references(someone.desk, "twice") == before
 
 
 def test_a_save_right_after_a_choice_saves_that_choice(visit: Visit) -> None:

@@ -77,6 +77,25 @@ def _live_names(desk: Desk) -> list[str]:
     return [*(f"search {each}" for each in searches), *(f"run {each}" for each in live_runs)][:MOST_NAMED]
 
 
+def _unknown_words(desk: Desk, now: datetime | None) -> str:
+    """The runs of this day that tell no cost, and so count as much as they could have had; empty without any."""
+    day = (now or desk.store.now()).date()
+    runs = desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY, has_forks=True)
+    names = [
+        f"run {run.id}"
+        for run in runs
+        if is_of_client(run) and run.created_at.date() >= day and run.status not in LIVE and run.whole_cost is None
+    ]
+    if not names:
+        return ""
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    verb = "tells" if len(names) == 1 else "tell"
+    return (
+        f": {', '.join(names[:MOST_NAMED])}{more} {verb} no cost, which counts as all that was left then; an agent "
+        "without model calls says tells_cost = true"
+    )
+
+
 def is_of_client(run: RunSummary) -> bool:
     """Whether a coding agent started the run."""
     return run.note == MARK
@@ -158,11 +177,10 @@ async def _rest_of(desk: Desk, budget: Budget | None) -> AsyncIterator[float | N
         usd_left = budget.usd - await asyncio.to_thread(spent_today, desk, now)
         if usd_left <= 0:
             holders = await asyncio.to_thread(_live_names, desk)
-            words = (
-                f"is held by {' and '.join(holders)} until the end; wait for it, or stop it"
-                if holders
-                else "is spent for this day; a person can raise --budget"
-            )
+            words = f"is held by {' and '.join(holders)} until the end; wait for it, or stop it"
+            if not holders:
+                unknown_words = await asyncio.to_thread(_unknown_words, desk, now)
+                words = f"is spent for this day{unknown_words}; a person can raise --budget"
             raise UsageError(f"the budget of {budget.usd:g} US dollars {words}")
         yield usd_left
 

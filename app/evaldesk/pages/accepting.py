@@ -20,7 +20,6 @@ from evaldesk.model.trial_turns import TrialTurns
 from evaldesk.pages.case_text import Line, changed_lines
 from evaldesk.pages.repeating import matcher_words
 from evaldesk.pages.runs.view import trial_href
-from evaldesk.wording.words import counted_words
 
 WAY_KEYS: Mapping[Way, str] = {"as_well": "o", "within": "t", "match": "m", "replace": "r", "ignore": "g"}
 MAX_CASES_WRITTEN, MAX_CHARS_WRITTEN = 10_000, 4_000_000
@@ -237,6 +236,7 @@ def _change(
 
 
 def _changed_words(effect: Effect) -> str:
-    """`4 of 6 verdicts change`, and where trials would not pass any more."""
-    words = f"{counted_words(effect.n_changed, effect.before.planned, 'verdict')} change"
-    return f"{words}, fewer pass" if effect.is_worse else words
+    """`2 of 7 pass`, and the trials that would turn green, not pass or not count any more."""
+    words = f"{effect.after.passed:,} of {effect.after.scored:,} pass"
+    changes = ", ".join(f"{n:,} {way}" for way, n in effect.n_by_change.items())
+    return f"{words}: {changes}" if changes else words

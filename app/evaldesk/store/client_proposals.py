@@ -17,6 +17,7 @@ from evaldesk.wire import to_json
 
 MAX_OPEN = 200
 """Open proposals of one eval set; a person reads every one."""
+MAX_LISTED = 5_000
 MAX_CHARACTERS = 20_000_000
 """Characters of the content of all open proposals of one eval set, which a list of them reads."""
 
@@ -77,9 +78,9 @@ class ClientProposalStore(StorePart):
         evalset_id: str | None = None,
         case_id: str | None = None,
         run: int | None = None,
-        limit: int = MAX_OPEN,
+        limit: int = MAX_LISTED,
     ) -> Sequence[Proposal]:
-        """Proposals, the newest first."""
+        """Proposals, the newest first, at most MAX_LISTED of all eval sets."""
         columns = PROPOSAL.c
         column_values = ((columns.status, status), (columns.evalset_id, evalset_id), (columns.case_id, case_id))
         conditions = [

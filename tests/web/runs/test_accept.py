@@ -93,7 +93,7 @@ def test_each_way_tells_how_many_trials_would_change_while_the_others_stay_as_ch
 
     everything, only_first = told(form["change"]), told(form["change"][:1])
 
-    none, both = "0 of 2 verdicts change", "2 of 2 verdicts change"
+    none, both = "0 of 2 pass", "2 of 2 pass: 2 turn green"
     assert dict(everything) == {"1-r": both, "1-x": none, "2-o": both, "2-r": both, "2-x": none}
     assert dict(only_first) == {"1-r": none, "1-x": none, "2-o": both, "2-r": both, "2-x": none}
     assert re.findall(r'id="would-(\d-\w)"></small>', pages.get(address).text) == [name for name, _ in everything]
@@ -105,7 +105,7 @@ def test_only_so_many_trials_are_judged_for_the_ways(pages: Any, monkeypatch: py
 
     judged = pages.client.post(f"{address}/effect", data=typed(pages.get(address).text), headers=EFFECT)
 
-    assert "verdicts change" not in judged.text
+    assert "turn green" not in judged.text
     assert "2 of 2 would pass instead of 0" in judged.text
 
 

@@ -41,6 +41,7 @@ NOUNS: Mapping[ChangeKind, str] = {
 }
 MOST_AUTHORS = 3
 RUNS_AT_ONCE = 20
+CASES_AT_ONCE = 2_000
 CRITERIA_OF_CASES = (FINAL_STATE, DECISIONS_ASKED, OUTCOME)
 """Default criteria that a run has where one of its cases asserts something for them."""
 
@@ -116,8 +117,33 @@ def _cases(pair: _RunPair) -> Iterator[RunDifference]:
             yield RunDifference("selection", name, "not played now", _starter(after))
         else:
             yield RunDifference("case", name, "deleted", authors.get(name, OUTSIDE))
+    yield from _own_trials(pair, [name for name in now if earlier_values.get(name) == now[name]])
     if before.config.without == after.config.without:  # else the option is named, with the person who gave it
         yield from _quarantine(store, before, after, {name for name in now if name in earlier_values})
+
+
+def _own_trials(pair: _RunPair, same_ids: Collection[str]) -> Iterator[RunDifference]:
+    """The cases whose own number of trials is another, which is in no version of a case: `trials 6 to none`."""
+    sides = [_trials_by_case(pair.store, run) for run in (pair.before, pair.after)]
+    if sides == [{}, {}]:
+        return
+    earlier_numbers, numbers = sides
+    ids = [name for name in same_ids if earlier_numbers.get(name) != numbers.get(name)][:MAX_CASES]
+    for name in ids:
+        words = f"trials {earlier_numbers.get(name, 'none')} to {numbers.get(name, 'none')}"
+        yield RunDifference("case", name, words, pair.author_of_file())
+
+
+def _trials_by_case(store: Store, run: RunSummary) -> Mapping[str, int]:
+    """The trials of the cases that name their own number; empty where no case does, or a budget spread them."""
+    if run.config.budget or run.n_trials == run.n_cases * run.config.n:
+        return {}
+    numbers: dict[str, int] = {}
+    after = ""
+    while rows := store.runs.case_rows(run.id, sort="file", after=after, limit=CASES_AT_ONCE):
+        numbers |= {row.case_id: len(row.verdicts) for row in rows if len(row.verdicts) != run.config.n}
+        after = rows[-1].cursor
+    return numbers
 
 
 def _quarantine(
@@ -213,6 +239,13 @@ class _RunPair:
             if is_between and edit.version not in (IN_QUARANTINE, OUT_OF_QUARANTINE):
                 newest.setdefault(edit.case_id, edit)
         return {case_id: edit.author for case_id, edit in newest.items() if edit.version == versions[case_id]}
+
+    def author_of_file(self) -> str:
+        """The person who alone saved the set between the runs; `changed outside` where others did, or nobody known."""
+        names = {
+            version.author if version.origin == "desk" and version.author else OUTSIDE for version, _ in self.steps[1:]
+        }
+        return names.pop() if len(names) == 1 else OUTSIDE
 
     def author_of_criteria(self) -> str:
         """The author of the criteria of the set as the last run had them; empty where they are as before."""

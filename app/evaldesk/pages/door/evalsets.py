@@ -18,7 +18,7 @@ from evaldesk.model.evalset import LargeCases, case_pieces
 from evaldesk.model.json_text import short_json
 from evaldesk.model.stored import EvalSetFile, RunSummary
 from evaldesk.pages.case_list import asserts_nothing
-from evaldesk.pages.door.filters import read_filter
+from evaldesk.pages.door.filters import read_choice, read_filter
 from evaldesk.pages.door.fit import items_page
 from evaldesk.pages.runs.divergences import NO_DIVERGENCE
 from evaldesk.pages.set_health.coverage import ToolCoverage
@@ -83,6 +83,7 @@ def read_evalset(desk: Desk, name: str) -> tuple[EvalSetFile, EvalSet]:
 def case_items(desk: Desk, name: str, text: str = "", cursor: int = 0, limit: int = N_CASES) -> dict[str, Any]:
     """A page of the cases of a set; the filter has words, `id:`, `tag:` and `asserts:no`."""
     text_filter = read_filter(text, CASE_KEYS)
+    asserts = read_choice(text_filter, "asserts", ("yes", "no"))
     file, evalset = read_evalset(desk, name)
     words = text_filter.text.casefold()
 
@@ -90,7 +91,6 @@ def case_items(desk: Desk, name: str, text: str = "", cursor: int = 0, limit: in
         tag, part = text_filter.value("tag"), text_filter.value("id")
         if (tag and tag not in case.tags) or (part and part.casefold() not in case.id.casefold()):
             return False
-        asserts = text_filter.value("asserts")
         if asserts is not None and (asserts == "no") != asserts_nothing(case):
             return False
         return not words or any(words in piece.casefold() for piece in (case.id, *case_pieces(case)))

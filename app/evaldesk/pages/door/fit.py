@@ -114,7 +114,9 @@ def _cut(value: Any, place: str, longest: int, most: int, left_out: list[dict[st
         pairs = list(value.items())
         limit = max(4 * most, 12)
         if len(pairs) > limit:
-            left_out.append({"place": place[-80:], "was": f"{len(pairs):,} keys, {limit:,} of them here"})
+            names = ", ".join(shortened(key, 40) for key, _ in pairs[limit : limit + MOST_LEFT_OUT] if key != "page")
+            was = f"{len(pairs):,} keys, {limit:,} of them here, without {names}"
+            left_out.append({"place": place[-80:], "was": was})
             pairs = [*pairs[:limit], *(pair for pair in pairs[limit:] if pair[0] == "page")]
         return {shortened(key, longest): _cut(each, f"{place}.{key}", longest, most, left_out) for key, each in pairs}
     return value

@@ -121,17 +121,21 @@ def run_answer(desk: Desk, name: str) -> dict[str, Any]:
         for mode in desk.store.failures.modes()
         if mode.is_active
     }
+    item = item_of(runs, run)
+    # A cut answer keeps its first keys: a rise that easier cases bought is said in each.
     return {
         "data": {
-            **item_of(runs, run),
-            "results": results,
+            "id": item["id"],
+            "changes": _changes_before(desk.store, run),
+            "outcome": item["outcome"],
+            **item,
             "worst_cases": [_worst(row, first_message(desk.store.runs, run.id, row)) for row in rows],
             "divergences": [
                 {"words": each.words or NO_DIVERGENCE, "n_trials": each.n, "n_cases": each.n_cases}
                 for each in divergences
             ],
             "kinds": [{"name": mode, "n_trials": n} for mode, n in trials_by_mode.items() if n],
-            "changes": _changes_before(desk.store, run),
+            "results": results,
         }
     }
 

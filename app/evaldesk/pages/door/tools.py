@@ -418,6 +418,9 @@ FOR_PERSONS: Mapping[str, str] = {
     "trust_folder": "evaldesk agents --trust",
     "delete_run": "evaldesk run rm RUN",
     "delete_evalset": "evaldesk ui, and the page of the eval set",
+    "undo_proposal": "evaldesk proposals undo ID",
+    "change_finding": "evaldesk ui, and the page of the trial",
+    "change_kind": "evaldesk ui, and the page of the failures",
     "rescore_run": "evaldesk run rescore RUN --config-file-path FILE",
 }
 """Actions of a person only, each with its command or page."""
@@ -426,9 +429,9 @@ VERBS: Mapping[str, str] = {
     **dict.fromkeys(("reject", "decline", "dismiss"), "refuse"),
     **dict.fromkeys(("update", "modify", "change", "write", "save", "patch", "replace", "rename"), "edit"),
     **dict.fromkeys(("remove", "rm", "drop", "purge", "clear"), "delete"),
-    **dict.fromkeys(("skip", "disable", "exclude", "mute"), "quarantine"),
-    **dict.fromkeys(("annotate", "grade", "mark", "judge"), "label"),
-    **dict.fromkeys(("lower", "raise", "move"), "set"),
+    **dict.fromkeys(("skip", "disable", "exclude", "mute", "release"), "quarantine"),
+    **dict.fromkeys(("annotate", "grade", "mark", "judge", "override", "pass", "fail"), "label"),
+    **dict.fromkeys(("lower", "raise", "move", "relax"), "set"),
     **dict.fromkeys(("allow", "authorize"), "trust"),
 }
 NOUNS: Mapping[str, str] = {
@@ -439,6 +442,22 @@ NOUNS: Mapping[str, str] = {
     **dict.fromkeys(("workspace", "directory", "project"), "folder"),
 }
 """Words in names of tools that are not there, each with the word of `FOR_PERSONS` for it."""
+BARS: Mapping[str, str] = {
+    "threshold": "set_threshold",
+    "criterion": "set_criteria",
+    "gate": "set_gate",
+    "baseline": "set_baseline",
+    "quarantine": "quarantine_case",
+    "unquarantine": "quarantine_case",
+    "trust": "trust_folder",
+    "label": "label_trial",
+    "finding": "change_finding",
+    "kind": "change_kind",
+}
+"""Things that only a person changes, whatever the verb."""
+READING_VERBS = frozenset(("get", "list", "read", "show", "find", "search", "explain", "describe", "count", "propose"))
+WHATEVER = frozenset(("accept", "refuse", "undo", "label"))
+"""Verbs that decide whatever they are of."""
 
 
 def tools_of(allowed: frozenset[str]) -> Mapping[str, Tool]:
@@ -453,7 +472,8 @@ def find_tool(name: str, allowed: frozenset[str]) -> Tool:
         return tools[name]
     if name in TOOLS:
         group = TOOLS[name].group
-        raise UsageError(f"{name} is not allowed here; a person starts `evaldesk mcp --allow {group}` for it")
+        budget = " --budget 5usd/day" if group == "run" else ""
+        raise UsageError(f"{name} is not allowed here; a person starts `evaldesk mcp --allow {group}{budget}` for it")
     if command := _command_of_person(name):
         raise UsageError(f"no tool does {name[:VALUE_LIMIT]}: that is for a person, with `{command}`")
     raise NotFoundError.among("tool", name, tools)
@@ -464,9 +484,16 @@ def _command_of_person(name: str) -> str:
     if name in FOR_PERSONS:
         return FOR_PERSONS[name]
     verb, *others = _words_of(name)
-    nearest = [each for each in FOR_PERSONS if _words_of(each)[0] == verb]
-    nearest.sort(key=lambda each: not set(others) & {*_words_of(each)[1:]})
-    return FOR_PERSONS[nearest[0]] if nearest else ""
+    if verb in READING_VERBS:
+        return ""
+    bar = next((BARS[word] for word in (*others, verb) if word in BARS), None)
+    if bar:
+        return FOR_PERSONS[bar]
+    same_verb = [each for each in FOR_PERSONS if _words_of(each)[0] == verb]
+    nearest = next((each for each in same_verb if set(others) & {*_words_of(each)[1:]}), None)
+    if nearest is None and same_verb and (verb in WHATEVER or not others):
+        nearest = same_verb[0]
+    return FOR_PERSONS[nearest] if nearest else ""
 
 
 def _words_of(name: str) -> list[str]:

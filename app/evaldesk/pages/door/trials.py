@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeAlias, get_args
@@ -172,7 +173,9 @@ def _lines(
     if part is None:
         rest = (("error", result.error), ("final state", result.transcript.final_state or None))
         yield from (partial(line_of, head, value) for head, value in rest if value)
-        yield from (partial(line_of, "score", score) for score in result.scores)
+        for score in result.scores:
+            at_turn = score if score.turn is None else replace(score, turn=score.turn + 1)  # from 1, as all turns here
+            yield partial(line_of, "score", at_turn)
 
 
 def _within(text: str, n_bytes: int) -> str:

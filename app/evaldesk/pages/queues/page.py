@@ -10,6 +10,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.failures import TypedFinding
 from evaldesk.diff.divergence import Divergence
 from evaldesk.errors import NotFoundError
+from evaldesk.model import TurnRecord
 from evaldesk.model.failures import Finding, Mode
 from evaldesk.model.json_text import json_line
 from evaldesk.model.queues import QUEUE_KINDS, VERDICT_KINDS, Queue, QueueItem, QueueKind, QueueProgress
@@ -242,16 +243,23 @@ def blind_piece(desk: Desk, item: QueueItem, first: int, last: int) -> Sequence[
 
 
 def _blind(turns: TrialTurns) -> TrialTurns:
-    """The trial without anything that it is compared with, and without scores."""
+    """The trial without anything that it is compared with, without scores, and without errors, which are verdicts."""
 
     def read(first: int, end: int) -> Sequence[PlayedTurn]:
         return [
-            PlayedTurn(type(each.turn)(query=each.turn.query) if each.turn else None, each.record)
+            PlayedTurn(
+                type(each.turn)(query=each.turn.query) if each.turn else None,
+                _without_errors(each.record) if each.record else None,
+            )
             for each in turns.read_turns(first, end)
         ]
 
     result = replace(turns.result, scores=()) if turns.result else None
     return replace(turns, case=replace(turns.case, final_state=None, rubrics=()), result=result, read_turns=read)
+
+
+def _without_errors(record: TurnRecord) -> TurnRecord:
+    return replace(record, events=tuple(each for each in record.events if each.kind != "error"))
 
 
 def _current(items: Sequence[QueueItem], at: int | None) -> QueueItem | None:
