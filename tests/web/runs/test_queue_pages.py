@@ -158,6 +158,17 @@ def test_blind_mode_keeps_all_that_the_metrics_said_out_of_the_page(pages: Any) 
     assert 'class="diff"' in pages.get(f"{queue}?at={place}").text  # once it is labelled
 
 
+def test_an_error_is_a_verdict_that_a_blind_reader_does_not_see(pages: Any) -> None:
+    queue = draw(pages, pages.finish(n="1"), "errored")
+
+    hidden, shown = pages.get(queue).text, pages.get(f"{queue}?blind=off").text
+
+    assert "no such thing as" in shown
+    assert "hidden until you label it" in hidden
+    for words in ("no such thing as", "This turn errored", 'data-status="errored"'):
+        assert words not in hidden[hidden.index('id="reading"') : hidden.index('class="judging"')]
+
+
 def test_a_blind_reader_sees_what_the_case_expects_as_a_whole(pages: Any, tmp_path: Path) -> None:
     whole = {
         "final_session_state": {"rolls": [4, 4]},
