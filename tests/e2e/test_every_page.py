@@ -38,7 +38,7 @@ UNFOLDED = f"""async rules => {{
   for (const details of folded) details.open = true;
   return folded.length ? (await axe.run(folded, rules)){NODES} : [];
 }}"""
-WIDER = """() => document.scrollingElement.scrollWidth <= innerWidth ? [] : ["the page", ...[
+WIDER = """() => document.scrollingElement.scrollWidth <= document.documentElement.clientWidth ? [] : ["the page", ...[
   ...document.querySelectorAll("body *")].filter(box => box.getBoundingClientRect().right > innerWidth)
   .map(box => box.tagName + "." + box.className).slice(0, 5)]"""
 TINY = """least => [...document.querySelectorAll("body :not(svg, svg *, script, style)")].filter(box =>
