@@ -209,7 +209,7 @@ def test_a_larger_budget_is_one_of_all_trials_together(place: CommandFolder) -> 
 
     assert added.exit_code == resumed.exit_code == 0, added.output + resumed.output
     assert "26 trials" in added.stderr
-    assert re.search(r"28 trials left, .*, as the 26 so far\.", resumed.stderr)
+    assert re.search(r"26 of 54 trials done; 28 left, .+\.", resumed.stderr)
     assert "Budget of all trials together: 54 trials; spent so far: 26 trials." in resumed.stderr
     runs = [place.store().runs.summary(number) for number in (1, 2, 3)]
     assert [(run.n_done, run.status) for run in runs] == [(18, "finished")] * 3

@@ -53,9 +53,7 @@ def spent_today(desk: Desk, now: datetime | None = None) -> float:
 
     Raises UsageError where there are too many to be counted.
     """
-    day = (now or desk.store.now()).date()
-    newest_runs = desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY, has_forks=True)
-    runs = [run for run in newest_runs if run.created_at.date() >= day]
+    runs = _runs_of_day(desk, now)
     if len(runs) >= MAX_RUNS_A_DAY:
         raise UsageError(f"coding agents started {MAX_RUNS_A_DAY:,} runs this day; a person starts the next ones")
     searches = {each.id: each for each in desk.store.blames.live() if each.plan.note == MARK}
@@ -66,6 +64,13 @@ def spent_today(desk: Desk, now: datetime | None = None) -> float:
         limit = run.config.gates.max_cost or 0.0
         total += limit if run.status in LIVE or run.whole_cost is None else run.whole_cost
     return total
+
+
+def _runs_of_day(desk: Desk, now: datetime | None) -> list[RunSummary]:
+    """The runs of this day whose texts have the mark of coding agents, at most MAX_RUNS_A_DAY, newest first."""
+    day = (now or desk.store.now()).date()
+    runs = desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY, has_forks=True)
+    return [run for run in runs if run.created_at.date() >= day]
 
 
 def _live_names(desk: Desk) -> list[str]:
@@ -79,13 +84,8 @@ def _live_names(desk: Desk) -> list[str]:
 
 def _unknown_words(desk: Desk, now: datetime | None) -> str:
     """The runs of this day that tell no cost, and so count as much as they could have had; empty without any."""
-    day = (now or desk.store.now()).date()
-    runs = desk.store.runs.list(text=MARK, limit=MAX_RUNS_A_DAY, has_forks=True)
-    names = [
-        f"run {run.id}"
-        for run in runs
-        if is_of_client(run) and run.created_at.date() >= day and run.status not in LIVE and run.whole_cost is None
-    ]
+    runs = filter(is_of_client, _runs_of_day(desk, now))
+    names = [f"run {run.id}" for run in runs if run.status not in LIVE and run.whole_cost is None]
     if not names:
         return ""
     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""

@@ -173,7 +173,7 @@ def read_experiment_page(
         n_trials=sum(summary.n_done for summary in summaries),
         cost=cost if any(summary.has_models for summary in summaries) else None,
         active_ms=max((summary.active_ms for summary in summaries), default=0.0),
-        progress=progress_of(desk, loaded),
+        progress=progress_of(desk, loaded.experiment, loaded.runs),
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.experiments.results import Results
 from evaldesk.desk.experiments.variants import MOST_VARIANTS
 from evaldesk.model.conclusion import counted
+from evaldesk.model.experiment import Experiment
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.store.runs.run_store import is_playable
@@ -49,9 +49,8 @@ class ExperimentProgress:
         return f"{sentence}; {self.n_todo:,} left{f', {self.rest}' if self.rest else ''}."
 
 
-def progress_of(desk: Desk, loaded: Results) -> ExperimentProgress:
-    """The progress of an experiment as it is stored now."""
-    experiment, runs = loaded.experiment, loaded.runs
+def progress_of(desk: Desk, experiment: Experiment, runs: Mapping[int, RunSummary]) -> ExperimentProgress:
+    """The progress of an experiment by the runs that its variants have, by their indexes."""
     runs_to_resume = [run for index, run in runs.items() if index not in experiment.dropped and run.n_todo]
     statuses = {run.status for run in runs.values()}
     n_todo = sum(run.n_todo for run in runs_to_resume)

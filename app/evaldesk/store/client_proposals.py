@@ -18,6 +18,7 @@ from evaldesk.wire import to_json
 MAX_OPEN = 200
 """Open proposals of one eval set; a person reads every one."""
 MAX_LISTED = 5_000
+"""Proposals of all eval sets that one list reads."""
 MAX_CHARACTERS = 20_000_000
 """Characters of the content of all open proposals of one eval set, which a list of them reads."""
 

@@ -16,11 +16,11 @@ from evaldesk.cli.runs.shared import Command, ask_trust, trust_option, workspace
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.experiments.confirming import pair_to_confirm, plan_confirmation
 from evaldesk.desk.experiments.estimates import estimate_of_plan
+from evaldesk.desk.experiments.results import runs_of
 from evaldesk.desk.runs.plan import digest_of_file
 from evaldesk.errors import UsageError
-from evaldesk.model.conclusion import counted
 from evaldesk.pages.experiment_plan import budget_sentence
-from evaldesk.pages.experiment_progress import rest_words
+from evaldesk.pages.experiment_progress import progress_of
 from evaldesk.run_options import BY_NAME
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show
@@ -144,16 +144,13 @@ def _budget_of(text: str | None) -> str | None:
 
 
 async def _tell_rest(desk: Desk, experiment_id: int, budget: str | None) -> None:
-    """Tell the trials that are left with their cost and time as so far, and the budget of all trials together."""
+    """Tell the progress as the page does, and the budget of all trials together."""
     experiment = await desk.experiments.get(experiment_id)
-    members = [(index, each.run_id) for index, each in enumerate(experiment.members) if each.run_id is not None]
-    runs = [(index, await desk.runs.summary(run_id)) for index, run_id in members if run_id in experiment.run_ids]
-    runs_to_resume = [run for index, run in runs if index not in experiment.dropped and run.n_todo]
-    if not runs_to_resume:
+    runs = await asyncio.to_thread(runs_of, desk.store, experiment)
+    progress = await asyncio.to_thread(progress_of, desk, experiment, runs)
+    if not progress.n_todo:
         return
-    n_left, n_done = sum(run.n_todo for run in runs_to_resume), sum(run.n_done for _, run in runs)
-    rest = rest_words(runs_to_resume, max((run.active_ms for _, run in runs), default=0.0), n_done)
-    show(f"{counted(n_left, 'trial')} left, {rest}, as the {n_done:,} so far.", err=True)
+    show(progress.words, err=True)
     if budget := budget or experiment.plan.budget:
         spending = await asyncio.to_thread(desk.experiments.spending, experiment_id)
         show(budget_sentence(budget, *spending), err=True)

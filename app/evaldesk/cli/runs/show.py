@@ -274,13 +274,13 @@ def list_runs(
     evaldesk run list --status running --json
     evaldesk run list --model openai/gpt-5-mini --dataset sums --search nightly
     """
-    wanted = read_run_filter(filter_text)
-    status = status or wanted.status
-    words = " ".join(filter(None, (text, wanted.text)))
+    run_filter = read_run_filter(filter_text)
+    status = status or run_filter.status
+    words = " ".join(filter(None, (text, run_filter.text)))
     filters: Any = {
-        "agent_id": agent_id or wanted.agent,
-        "evalset_id": evalset_id or wanted.evalset,
-        "model": model or wanted.model,
+        "agent_id": agent_id or run_filter.agent,
+        "evalset_id": evalset_id or run_filter.evalset,
+        "model": model or run_filter.model,
     }
     with stored_runs(workspace) as store:
         runs, n_all = store.list_newest(

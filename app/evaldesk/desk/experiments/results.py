@@ -89,7 +89,7 @@ def results(store: Store, experiment_id: int) -> Results:
     no trial, as one that was added after the budget was spent.
     """
     experiment = store.experiments.get(experiment_id)
-    plan, runs = experiment.plan, _runs(store, experiment)
+    plan, runs = experiment.plan, runs_of(store, experiment)
     blocks = {index: _blocks(store.runs, run.id, _marks(run)) for index, run in runs.items()}
     playing = [index for index in blocks if index not in experiment.dropped]
     playing = [index for index in playing if runs[index].status != "failed"] or playing
@@ -131,7 +131,7 @@ def _blocks(runs: RunStore, run_id: int, _: tuple[object, ...]) -> _Blocks:
 def begun_so_far(store: Store, experiment_id: int) -> tuple[ExperimentPlan, int, float]:
     """The plan of an experiment, with the trials and the dollars that its variants have so far."""
     experiment = store.experiments.get(experiment_id)
-    runs = _runs(store, experiment).values()
+    runs = runs_of(store, experiment).values()
     return experiment.plan, sum(run.n_done for run in runs), sum(run.cost for run in runs)
 
 
@@ -139,7 +139,7 @@ def worse_variants(store: Store, experiment_id: int, n_blocks: int) -> list[int]
     """The variants that are worse than the leader after so many blocks, which are noted as dropped."""
     experiment = store.experiments.get(experiment_id)
     names = [each.name for each in experiment.plan.variants]
-    runs = {index: run for index, run in _runs(store, experiment).items() if index not in experiment.dropped}
+    runs = {index: run for index, run in runs_of(store, experiment).items() if index not in experiment.dropped}
     strips = {index: store.runs.strips(run.id) for index, run in runs.items()}
     rates = {names[index]: own for index, own in _rates_of_runs(store, runs, strips, n_blocks).items()}
     if len(rates) < 2:
@@ -194,7 +194,7 @@ def _analysis_against(
 ) -> Analysis:
     """The analysis; kept as long as no trial ends and no variant is added."""
     experiment = store.experiments.get(experiment_id)
-    runs = _runs(store, experiment)
+    runs = runs_of(store, experiment)
     strips = {index: store.runs.strips(run.id) for index, run in runs.items()}
     return _analyse(store, replace(experiment.plan, baseline=baseline), runs, strips, n_blocks)
 
@@ -219,7 +219,8 @@ def _first_counts(runs: RunStore, run_id: int, n_blocks: int, _: tuple[object, .
     return Counts(len(letters), passed, failed, errored, unscored)
 
 
-def _runs(store: Store, experiment: Experiment) -> dict[int, RunSummary]:
+def runs_of(store: Store, experiment: Experiment) -> dict[int, RunSummary]:
+    """The runs of an experiment that are there, by the indexes of their variants."""
     runs = {}
     for member in experiment.members:
         if member.run_id is None or member.is_deleted:

@@ -14,21 +14,15 @@ from evaldesk.pages.door.fit import items_page
 from evaldesk.pages.door.trials import find_trial
 
 
-def proposal_items(desk: Desk, status: str = "open", name: str = "") -> dict[str, Any]:
-    """The proposals with a status, or all; `name` is an eval set."""
-    evalset_id = find_file(desk, name).id if name else None
-    chosen_status: Any = None if status == "all" else status
-    items = [proposal_object(each) for each in ClientProposalDesk(desk).list(chosen_status, evalset_id=evalset_id)]
-    return {"items": items, "n_open": desk.store.client_proposals.n_open(), "page": "/proposals"}
-
-
 def proposal_page(
     desk: Desk, status: str = "open", name: str = "", cursor: int = 0, limit: int | None = None
 ) -> dict[str, Any]:
     """A page of the proposals with a status, or of all; `name` is an eval set."""
-    answer = proposal_items(desk, status, name)
-    items = answer["items"]
-    return answer | items_page(items[cursor:][:limit], cursor, len(items))
+    evalset_id = find_file(desk, name).id if name else None
+    chosen_status: Any = None if status == "all" else status
+    items = [proposal_object(each) for each in ClientProposalDesk(desk).list(chosen_status, evalset_id=evalset_id)]
+    page = items_page(items[cursor:][:limit], cursor, len(items))
+    return {**page, "n_open": desk.store.client_proposals.n_open(), "page": "/proposals"}
 
 
 def proposal_answer(desk: Desk, proposal: int) -> dict[str, Any]:

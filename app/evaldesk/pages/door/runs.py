@@ -71,15 +71,15 @@ def read_run_filter(text: str) -> RunFilter:
 
 def run_items(desk: Desk, text: str = "", cursor: int | None = None, limit: int = N_RUNS) -> dict[str, Any]:
     """The newest runs; the filter has words, `status:`, `agent:`, `evalset:` and `model:`."""
-    wanted = read_run_filter(text)
+    run_filter = read_run_filter(text)
     runs = desk.stored_runs
     page, n_all = runs.list_newest(
-        wanted.status,
+        run_filter.status,
         limit + 1,
-        agent_id=wanted.agent,
-        evalset_id=wanted.evalset,
-        model=wanted.model,
-        text=wanted.text,
+        agent_id=run_filter.agent,
+        evalset_id=run_filter.evalset,
+        model=run_filter.model,
+        text=run_filter.text,
         is_part=True,
         before=cursor or None,
     )
