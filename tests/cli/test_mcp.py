@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -289,6 +290,23 @@ def test_a_run_that_a_command_starts_within_a_budget_counts_against_it(
     assert (of_person.exit_code, first.exit_code) == (0, 0)
     assert json.loads(first.stdout)["started_by"] == "coding agent Claude Code"
     assert "is held by run 4 until the end" in str(second.exception)
+
+
+def test_a_run_that_tells_no_cost_is_named_where_it_counts_as_all_that_was_left(
+    played: CommandFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.client_runs.hand_over", lambda *_: "desk")
+    monkeypatch.setattr(Budget, "read", lambda _: lasting_budget(5))
+    agent = played.agent / "agent.py"
+    agent.write_text(agent.read_text().replace("root_agent.tells_cost = True", ""))
+    words = ("run", "start", played.agent.name, "words", "--case", "case_1", "--budget", "5usd/day")
+
+    first = played.run(*words)
+    played.run("run", "resume", "3")
+    second = played.run(*words)
+
+    assert first.exit_code == 0
+    assert re.search(r"is spent for this day: run 3 tells no cost, .+ says tells_cost = true", str(second.exception))
 
 
 def test_runs_that_are_asked_for_at_once_share_the_budget_of_the_day(
