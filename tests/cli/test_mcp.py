@@ -502,3 +502,38 @@ def test_the_process_writes_nothing_but_the_protocol_to_its_output(played: Comma
             assert [each["id"] for each in agents["items"]] == [played.agent.name]
 
     asyncio.run(drive())
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("reads_answers", [True, False], ids=["after its answers", "before its answers"])
+def test_the_process_ends_when_its_client_is_gone(played: CommandFolder, *, reads_answers: bool) -> None:
+    info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "gone", "version": "1"}}
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": info},
+        {"method": "notifications/initialized"},
+        *(
+            {"id": number, "method": "tools/call", "params": {"name": "get_run", "arguments": {"run": "1"}}}
+            for number in range(2, 12)
+        ),
+    ]
+    command = [sys.executable, "-P", "-m", "evaldesk", "mcp", "--workspace", str(played.folder)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        try:
+            for message in messages:
+                process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            process.stdin.flush()
+            answers = [json.loads(process.stdout.readline()) for _ in range(11 if reads_answers else 1)]
+            process.stdout.close()
+            process.stdin.close()
+            code = process.wait(60)
+        finally:
+            process.kill()
+        assert [each["id"] for each in answers][:1] == [1]
+        assert {each["id"] for each in answers} <= {*range(1, 12)}
+        told = process.stderr.read()
+        assert (code, told) == (0, "")

@@ -288,8 +288,11 @@ async def serve_streams(open_desk: OpenDesk, caller: Caller) -> None:
     from mcp.server.stdio import stdio_server
 
     server = build_server(open_desk, caller)
-    async with stdio_server() as (reading, writing), bounded_streams(reading, writing) as streams:
-        await server.run(*streams, server.create_initialization_options())
+    try:
+        async with stdio_server() as (reading, writing), bounded_streams(reading, writing) as streams:
+            await server.run(*streams, server.create_initialization_options())
+    except* BrokenPipeError:
+        log.info("the client of `evaldesk mcp` went before it read all answers")
 
 
 @asynccontextmanager
@@ -324,9 +327,10 @@ async def bounded_streams(reading: Any, writing: Any) -> AsyncIterator[tuple[Any
                     await requests.send(item)
 
     async def write() -> None:
-        async with answers:
+        async with answers, writing:  # the package waits at the end for its output to be closed
             async for item in answers:
-                await writing.send(item)
+                with suppress(anyio.BrokenResourceError):  # the client is gone
+                    await writing.send(item)
                 if isinstance(item.message, JSONRPCResponse | JSONRPCError):
                     give_back(item.message.id)
 
