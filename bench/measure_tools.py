@@ -19,8 +19,11 @@ from bench.measure_scale import patched
 from bench.processor import cpu_s_of
 from bench.row import Row, rounded
 from bench.seed import index_copies, play, seed
+from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.trash import open_desk
+from evaldesk.formats import case_to_json
+from evaldesk.pages.door.evalsets import find_file
 from evaldesk.pages.door.tools import TOOLS, call
 from evaldesk.settings import read_settings
 from evaldesk.store import Store
@@ -58,16 +61,26 @@ def _measure(folder: Path) -> Iterator[Row]:
     for run_id, name in ((large, "large"), (newest, "small")):
         _write_set(database, run_id, folder / f"{name}.evalset.json")
     with open_desk(read_settings(folder, (folder,), environment={})) as desk:
-        for name, inputs in _calls(newest, small, "small").items():
+        proposal = _propose(desk, "small")
+        for name, inputs in _calls(newest, small, "small", proposal).items():
             yield Row(tool_row(name, SMALL), rounded(_cpu_ms(desk, name, inputs)), "ms", 50)
         for name in HISTORY:
-            inputs = _calls(large, small, "large")[name]
+            inputs = _calls(large, small, "large", proposal)[name]
             yield Row(tool_row(name, LARGE), rounded(_cpu_ms(desk, name, inputs)), "ms")
     if importlib.util.find_spec("mcp"):
         yield from _starts(folder)
 
 
-def _calls(run: int, other: int, name: str) -> Mapping[str, Mapping[str, Any]]:
+def _propose(desk: Desk, name: str) -> int:
+    """The number of a proposal, an edit of a case whose trials are many."""
+    file = find_file(desk, name)
+    case = case_to_json(desk.evalsets.evalset(file.id).cases[0])
+    turn = case["conversation"][0] | {"final_response": {"parts": [{"text": "another answer"}]}}
+    proposals = ClientProposalDesk(desk)
+    return proposals.propose_edit("bench", file.id, case["eval_id"], {"conversation": [turn]}, "measured").id
+
+
+def _calls(run: int, other: int, name: str, proposal: int) -> Mapping[str, Mapping[str, Any]]:
     """The inputs of each reading tool that needs a desk."""
     case = "case_0001"
     return {
@@ -85,6 +98,8 @@ def _calls(run: int, other: int, name: str) -> Mapping[str, Mapping[str, Any]]:
         "get_failures": {"set": name},
         "explain_gate": {"run": str(run)},
         "health": {"set": name},
+        "list_proposals": {},
+        "get_proposal": {"proposal": proposal},
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.experiments.results import runs_of
 from evaldesk.desk.experiments.variants import MOST_VARIANTS
 from evaldesk.model.conclusion import counted
 from evaldesk.model.experiment import Experiment
@@ -47,6 +48,11 @@ class ExperimentProgress:
         if self.status == "stopping":
             return f"{sentence}. It stops when its running trials have ended."
         return f"{sentence}; {self.n_todo:,} left{f', {self.rest}' if self.rest else ''}."
+
+
+def read_progress(desk: Desk, experiment: Experiment) -> ExperimentProgress:
+    """The progress of an experiment by its stored runs."""
+    return progress_of(desk, experiment, runs_of(desk.store, experiment))
 
 
 def progress_of(desk: Desk, experiment: Experiment, runs: Mapping[int, RunSummary]) -> ExperimentProgress:

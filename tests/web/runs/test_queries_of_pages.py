@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import event
 
+from evaldesk.desk.client_proposals import ClientProposalDesk
 from evaldesk.desk.runs.stored_runs import RECENT_RUNS
+from evaldesk.formats import case_to_json
 from evaldesk.pages.door.tools import TOOLS, call
 
 if TYPE_CHECKING:
@@ -71,6 +73,11 @@ def test_no_reading_tool_reads_a_whole_table_of_trials_nor_asks_more_beside_othe
     pages: RunPages, asked: list[tuple[str, Any]]
 ) -> None:
     first, second, *_ = (int(pages.finish(n="1").rpartition("/")[2]) for _ in range(RECENT_RUNS + 1))
+    case = pages.desk.evalsets.evalset(pages.evalset).cases[0]
+    turn = case_to_json(case)["conversation"][0] | {"final_response": {"parts": [{"text": "seven"}]}}
+    made = ClientProposalDesk(pages.desk).propose_edit(
+        "Claude Code", pages.evalset, case.id, {"conversation": [turn]}, "as it says"
+    )
     inputs: dict[str, dict[str, Any]] = {
         "status": {},
         "list_agents": {},
@@ -85,6 +92,8 @@ def test_no_reading_tool_reads_a_whole_table_of_trials_nor_asks_more_beside_othe
         "get_failures": {"set": "dice_set"},
         "explain_gate": {"run": str(first)},
         "health": {"set": "dice_set"},
+        "list_proposals": {},
+        "get_proposal": {"proposal": made.id},
     }
     of_index = {
         "search",

@@ -16,11 +16,10 @@ from evaldesk.cli.runs.shared import Command, ask_trust, trust_option, workspace
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.experiments.confirming import pair_to_confirm, plan_confirmation
 from evaldesk.desk.experiments.estimates import estimate_of_plan
-from evaldesk.desk.experiments.results import runs_of
 from evaldesk.desk.runs.plan import digest_of_file
 from evaldesk.errors import UsageError
 from evaldesk.pages.experiment_plan import budget_sentence
-from evaldesk.pages.experiment_progress import progress_of
+from evaldesk.pages.experiment_progress import read_progress
 from evaldesk.run_options import BY_NAME
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.writer import show
@@ -146,8 +145,7 @@ def _budget_of(text: str | None) -> str | None:
 async def _tell_rest(desk: Desk, experiment_id: int, budget: str | None) -> None:
     """Tell the progress as the page does, and the budget of all trials together."""
     experiment = await desk.experiments.get(experiment_id)
-    runs = await asyncio.to_thread(runs_of, desk.store, experiment)
-    progress = await asyncio.to_thread(progress_of, desk, experiment, runs)
+    progress = await asyncio.to_thread(read_progress, desk, experiment)
     if not progress.n_todo:
         return
     show(progress.words, err=True)
