@@ -82,16 +82,21 @@ def test_the_divergence_of_a_failure_is_within_the_first_1500_bytes(desk: Desk, 
         turns, records = [], []
         for at in range(n_turns):
             is_call = chance.random() < 0.5
-            args = {"city": "Paris"}
-            expected = Expected(tool_calls=(ToolCall("search", args),)) if is_call else Expected(reference="good day")
-            turns.append(Turn(filler, expected))
-            actual = ToolCall("search", {"city": mark} if at == wrong else args)
-            said = "good day" if at != wrong or is_call else mark
-            events = (
-                (Event("tool_call", call=actual), Event("agent_message", text=said))
+            before, after = ("text " * chance.choice((0, 30, 3_000)) for _ in range(2))
+            args = {"city": f"{before}Paris{after}"}
+            equal_calls = [
+                ToolCall("search", {"city": f"Rome {number}"}) for number in range(chance.choice((0, 2, 60)))
+            ]
+            expected = (
+                Expected(tool_calls=(*equal_calls, ToolCall("search", args)))
                 if is_call
-                else (Event("agent_message", text=said),)
+                else Expected(reference=f"{before}good day{after}")
             )
+            turns.append(Turn(filler, expected))
+            actual = ToolCall("search", {"city": f"{before}{mark}{after}"} if at == wrong else args)
+            said = f"{before}{mark if at == wrong and not is_call else 'good day'}{after}"
+            calls = [Event("tool_call", call=each) for each in (*equal_calls, actual)] if is_call else []
+            events = (*calls, Event("agent_message", text=said))
             records.append(TurnRecord(filler, events))
         cases.append(Case(f"case_{index}", tuple(turns)))
         results.append(scored(index, cases[-1], tuple(records)))

@@ -37,7 +37,7 @@ def sentences() -> Iterator[tuple[str, str]]:
 def test_every_sentence_is_shown_somewhere() -> None:
     shown = {name for path in sources() for name in re.findall(r"\b\w+\b(?!,)", path.read_text("utf-8"))}
     words = "\n".join(path.read_text("utf-8") for path in (CODE / "wording").glob("*.py"))
-    called = set(re.findall(r"(?<!def )\b\w+(?=\()|(?<=, )\w+(?=, )", words))
+    called = set(re.findall(r"(?<!def )\b\w+(?=\()|(?:(?<=, )|(?<=\())\w+(?=, )", words))
 
     unshown = [(module, name) for module, name in sentences() if name not in shown | called]
 

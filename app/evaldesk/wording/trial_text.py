@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias
 
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.divergence import first_divergence, moved_words
@@ -11,11 +13,13 @@ from evaldesk.metrics import is_higher_better
 from evaldesk.model import Case, Expected, JsonObject, Score, TrialResult, TurnRecord, turn_verdict
 from evaldesk.model.json_text import json_line, short_json
 from evaldesk.wording.printable import in_one_line, printable
-from evaldesk.wording.shortened import shortened
+from evaldesk.wording.shortened import shortened_pair
 from evaldesk.wording.words import needs_words, score_words
 
+ShortenPair: TypeAlias = Callable[[str, str], tuple[str, str]]
 LONGEST_TEXT = 2_000
 _INDENT = "    "
+_EQUAL_CALL = "= "
 UNSEEN = "the tool calls of this turn cannot be seen"
 _OTHER_VERDICTS = {"unplayed": "never played", "unscored": "not judged"}
 
@@ -36,11 +40,20 @@ def first_words(case: Case, result: TrialResult) -> str:
     return in_one_line(text)
 
 
-def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> str:
-    """Every failed turn of a trial, expected beside actual; with `is_whole` the passed ones too."""
+def trial_text(
+    case: Case, result: TrialResult, *, is_whole: bool = False, longest: int = LONGEST_TEXT, hint: str = ""
+) -> str:
+    """Every failed turn of a trial, expected beside actual; with `is_whole` the passed ones too.
+
+    Answers and calls of more than `longest` characters are shortened to what shows their first difference; `hint` says
+    where they are whole.
+    """
+    pair = partial(shortened_pair, longest=longest, hint=hint)
     diffs = turn_diffs(case, result.transcript, result.scores)
     n = len(diffs)
-    lines = [line for index in range(n) for line in _turn_lines(case, result, index, diffs[index], is_whole=is_whole)]
+    lines = [
+        line for index in range(n) for line in _turn_lines(case, result, index, diffs[index], pair, is_whole=is_whole)
+    ]
     of_first = {score.metric for score in result.scores if score.turn == 0}
     trial_scores = [score for score in result.scores if score.turn is None and (n > 1 or score.metric not in of_first)]
     lines += [f"{score.metric} {_score_words(score)}" for score in trial_scores if is_whole or _is_open(score)]
@@ -49,7 +62,16 @@ def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> st
             f"error {result.error.kind}: {result.error.message}",
             *(f"| {line}" for line in result.error.trace.splitlines()),
         ]
-    return printable("\n".join(" ".join(line.splitlines()) for line in lines))
+    return _printed(lines)
+
+
+def difference_text(case: Case, result: TrialResult, turn: int, longest: int) -> str:
+    """The message of a turn, counted from 1, its answers, and its calls that differ, each of `longest` at most."""
+    index = turn - 1
+    pair = partial(shortened_pair, longest=longest)
+    diff = turn_diffs(case, result.transcript, result.scores)[index]
+    lines = [line for line in _diff_lines(case, result, index, diff, pair) if not line.startswith(_EQUAL_CALL)]
+    return _printed([_turn_head(case, result, index), *(f"{_INDENT}{line}" for line in lines)])
 
 
 def call_text(name: str, args: JsonObject) -> str:
@@ -57,54 +79,74 @@ def call_text(name: str, args: JsonObject) -> str:
     return f"{name}({', '.join(f'{key}={json_line(value)}' for key, value in args.items())})"
 
 
-def _turn_lines(case: Case, result: TrialResult, index: int, diff: TurnDiff, *, is_whole: bool) -> Iterator[str]:
-    turn = case.turns[index] if index < len(case.turns) else None
-    record = result.transcript.turns[index] if index < len(result.transcript.turns) else None
-    scores = [score for score in result.scores if score.turn == index]
-    verdict = turn_verdict(record, scores)
-    query = turn.query if turn else record.query if record else ""
-    yield f"turn {index + 1} {_OTHER_VERDICTS.get(verdict, verdict)}: {short_json(query, 120)}"
-    if verdict == "passed" and not is_whole:
+def _printed(lines: Sequence[str]) -> str:
+    """Each line as one, without control characters."""
+    return printable("\n".join(" ".join(line.splitlines()) for line in lines))
+
+
+def _turn_lines(
+    case: Case, result: TrialResult, index: int, diff: TurnDiff, pair: ShortenPair, *, is_whole: bool
+) -> Iterator[str]:
+    yield _turn_head(case, result, index)
+    record, scores = _record_of(result, index), _scores_of(result, index)
+    if turn_verdict(record, scores) == "passed" and not is_whole:
         return
-    expected = turn.expected if turn else Expected()
-    yield from (f"{_INDENT}{line}" for line in _diff_lines(expected, record, diff))
+    yield from (f"{_INDENT}{line}" for line in _diff_lines(case, result, index, diff, pair))
     for score in scores:
         if is_whole or _is_open(score):
             yield f"{_INDENT}{score.metric} {_score_words(score)}"
 
 
-def _diff_lines(expected: Expected, record: TurnRecord | None, diff: TurnDiff) -> Iterator[str]:
+def _turn_head(case: Case, result: TrialResult, index: int) -> str:
+    record = _record_of(result, index)
+    verdict = turn_verdict(record, _scores_of(result, index))
+    query = case.turns[index].query if index < len(case.turns) else record.query if record else ""
+    return f"turn {index + 1} {_OTHER_VERDICTS.get(verdict, verdict)}: {short_json(query, 120)}"
+
+
+def _record_of(result: TrialResult, index: int) -> TurnRecord | None:
+    return result.transcript.turns[index] if index < len(result.transcript.turns) else None
+
+
+def _scores_of(result: TrialResult, index: int) -> list[Score]:
+    return [score for score in result.scores if score.turn == index]
+
+
+def _diff_lines(case: Case, result: TrialResult, index: int, diff: TurnDiff, pair: ShortenPair) -> Iterator[str]:
+    expected = case.turns[index].expected if index < len(case.turns) else Expected()
+    record = _record_of(result, index)
     if record is None:
         for call in expected.tool_calls or ():
-            yield f"- {call_text(call.name, call.args)}"
+            text = call_text(call.name, call.args)
+            yield f"- {pair(text, text)[0]}"
         return
-    yield from map(_call_line, diff.calls)
+    for row in diff.calls:
+        yield _call_line(row, pair)
     if diff.is_asserted and not diff.calls:
         yield "no call was expected and none was made" if diff.is_seen else f"no call was expected; {UNSEEN}"
+    reference, answer = pair(record.answer if expected.reference is None else expected.reference, record.answer)
     if expected.reference is not None:
-        yield f"expected answer  {_text(expected.reference)}"
-    yield f"actual answer    {_text(record.answer)}"
+        yield f"expected answer  {json_line(reference)}"
+    yield f"actual answer    {json_line(answer)}"
     if record.error:
         yield f"error            {record.error.kind}: {record.error.message}"
 
 
-def _call_line(row: CallRow) -> str:
+def _call_line(row: CallRow, pair: ShortenPair) -> str:
+    expected, actual = (call_text(each.name, each.args) if each else "" for each in (row.expected, row.actual))
+    expected, actual = pair(expected or actual, actual or expected)
     if row.op == "-" and row.expected:
-        return f"- {call_text(row.expected.name, row.expected.args)}   expected, not called"
+        return f"- {expected}   expected, not called"
     if row.actual is None:
-        expected = call_text(row.expected.name, row.expected.args) if row.expected else ""
-        if row.op is None:
-            return f"? {expected}   expected; {UNSEEN}"
-        return f"> {expected}   {moved_words(row)}"
-    actual = call_text(row.actual.name, row.actual.args)
+        return f"? {expected}   expected; {UNSEEN}" if row.op is None else f"> {expected}   {moved_words(row)}"
     if row.op == "+":
         return f"+ {actual}   called, not expected"
     if row.op == "moved" or row.expected_turn:
         return f"> {actual}   {moved_words(row)}"
     if row.op == "~" and row.expected:
         reasons = f"; accepted: {', '.join(row.because)}" if row.because else ""
-        return f"~ {actual}   expected {call_text(row.expected.name, row.expected.args)}{reasons}"
-    return f"= {actual}" if row.op else f"  {actual}"
+        return f"~ {actual}   expected {expected}{reasons}"
+    return f"{_EQUAL_CALL}{actual}" if row.op else f"  {actual}"
 
 
 def _score_words(score: Score) -> str:
@@ -131,7 +173,3 @@ def _reasons(scores: Sequence[Score]) -> Iterator[str]:
     for score in scores:
         if score.turn is None and _is_open(score) and (score.threshold is not None or score.error):
             yield f"{score.metric}: {score.reason or (score.error.message if score.error else 'no value')}"
-
-
-def _text(text: str) -> str:
-    return json_line(shortened(text, LONGEST_TEXT))

@@ -23,7 +23,7 @@ from evaldesk.pages.runs.view import trial_href
 from evaldesk.secrets import scrubber
 from evaldesk.wire import json_scrubber, to_json
 from evaldesk.wording.shortened import shortened
-from evaldesk.wording.trial_text import first_words, trial_text
+from evaldesk.wording.trial_text import difference_text, first_words, trial_text
 
 Detail: TypeAlias = Literal["line", "turns", "full"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
@@ -31,6 +31,7 @@ VERDICTS = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
 TRIAL_KEYS = ("verdict", "case")
 N_TRIALS, N_HITS = 50, 20
 LONGEST_TURN = 800
+WHOLE_TEXTS = "detail full has the actual one, get_case the expected one"
 CASES_AT_ONCE = 200
 MOST_INDEXED_S = 3.0
 """How long a search works at the index before it answers."""
@@ -149,7 +150,7 @@ def _lines(
     """The lines of a text without secrets, which no pattern finds once a line is cut; each is made when it is read."""
     scrub = scrubber(environment)
     if detail == "turns":
-        text = trial_text(case, result, is_whole=True).split("\n")
+        text = trial_text(case, result, is_whole=True, hint=WHOLE_TEXTS).split("\n")
         for each in text if part is None else _lines_of_turn(text, part):
             yield partial(scrub, each)
         return
@@ -187,12 +188,17 @@ def _within(text: str, n_bytes: int) -> str:
 
 
 def _divergent_turn(case: Case, result: TrialResult) -> str:
-    """The turn of the first divergence, expected beside actual: a long trial has it far below."""
+    """The turn of the first divergence, expected beside actual, without equal calls where it is long.
+
+    A long trial has it far below.
+    """
     divergence = None if result.verdict == "passed" else first_divergence(case, result.transcript, result.scores)
     if divergence is None or result.error:
         return ""
-    text = trial_text(case, result, is_whole=True).splitlines()
-    return shortened("\n".join(_lines_of_turn(text, divergence.turn)), LONGEST_TURN)
+    whole_text = "\n".join(_lines_of_turn(trial_text(case, result, is_whole=True).splitlines(), divergence.turn))
+    if len(whole_text) <= LONGEST_TURN:
+        return whole_text
+    return shortened(difference_text(case, result, divergence.turn, LONGEST_TURN // 5), LONGEST_TURN)
 
 
 def _lines_of_turn(lines: list[str], part: int) -> list[str]:
