@@ -121,6 +121,21 @@ def test_a_proposal_from_before_puts_no_case_back_in_quarantine(desk: Desk, word
     assert (after.tags, after.turns[0].expected.reference) == ((), "hi")
 
 
+@pytest.mark.parametrize("kind", ["edit", "expectation", "case"])
+def test_a_proposal_follows_an_eval_set_that_another_program_renamed(desk: Desk, words: str, kind: str) -> None:
+    number = made(desk, words, kind)
+    proposals = ClientProposalDesk(desk)
+    path = desk.evalsets.file(words).path
+
+    path.rename(path.with_name("phrases.evalset.json"))
+    proposal = proposals.get(number)
+    accepted = proposals.accept(number, "Ana", draft_version(proposal.draft))
+
+    assert accepted.status == "accepted"
+    assert [each.path.name for each in desk.evalsets.list()] == ["phrases.evalset.json"]
+    assert accepted.draft.evalset_id == desk.evalsets.list()[0].id != words
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_proposal_changes_nothing_until_a_person_accepts_it_and_can_be_taken_back(
     desk: Desk, words: str, kind: str

@@ -16,8 +16,17 @@ from tests.cli.door_calls import INPUTS, OPTIONS, play_and_propose, tool_answer
 from evaldesk.desk.trash import open_desk
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.pages.door.filters import read_filter
-from evaldesk.pages.door.fit import MATERIAL, fenced, fitted, material_of
-from evaldesk.pages.door.tools import FOR_PERSONS, TOOLS, Tool, checked_inputs, find_tool, tools_of
+from evaldesk.pages.door.fit import MATERIAL, bytes_within, fenced, fitted, material_of, size
+from evaldesk.pages.door.tools import (
+    FOR_PERSONS,
+    LEAST_TOKENS,
+    MOST_TOKENS,
+    TOOLS,
+    Tool,
+    checked_inputs,
+    find_tool,
+    tools_of,
+)
 from evaldesk.settings import read_settings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "coding-agents.md"
@@ -359,8 +368,57 @@ def test_a_cut_run_says_what_changed_before_it(played: CommandFolder, max_tokens
     path.write_text(path.read_text().replace("good day", "hi"))
     played.eval(path, "--n", 2)
 
-    answer = fitted(tool_answer(played.folder, "get_run", {"run": "3"}), max_tokens, TOOLS["get_run"].more)
+    more = TOOLS["get_run"].more_words(max_tokens)
+    answer = fitted(tool_answer(played.folder, "get_run", {"run": "3"}), max_tokens, more)
 
     words = "Between run 2 and run 3 the eval set changed too: 1 case (by: changed outside)."
     assert answer["data"]["changes"]["sentence"] == words
     assert answer["data"]["outcome"]
+    assert 0 < answer["data"]["summary"]["pass_rate"] < 1
+    low, high = answer["data"]["interval"]
+    assert low < answer["data"]["summary"]["pass_rate"] <= high
+    assert (
+        answer.get("more", more) == "get_run with a larger max_tokens; `evaldesk run info RUN --json` prints all of it"
+    )
+
+
+@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("max_tokens", [LEAST_TOKENS, MOST_TOKENS])
+def test_a_cut_answer_names_calls_and_commands_that_exist(name: str, max_tokens: int) -> None:
+    words = TOOLS[name].more_words(max_tokens)
+
+    called, _, command = words.rpartition("; ")
+    if called:
+        tool = TOOLS[called.split()[0]]
+        said = {*re.findall(r"cursor|filter|max_tokens|section|part", called)}
+        assert said <= {*tool.schema["properties"], "section"}
+    assert max_tokens < MOST_TOKENS or "larger" not in called
+    assert command == f"`evaldesk {TOOLS[name].command}` prints all of it"
+
+
+def test_an_outline_that_is_still_too_large_keeps_the_parts_with_room() -> None:
+    value = {"first": ["x" * 300] * 9, "rate": {"passed": 0.5}, "n": 7, "last": {str(at): "y" * 90 for at in range(99)}}
+
+    answer = fitted(value, 500)
+
+    assert size(answer) <= bytes_within(500)
+    assert answer["rate"] == {"passed": 0.5}
+    assert answer["n"] == 7
+    assert "last" in answer["left_out"][0]["was"] or "last" in answer
+
+
+def test_a_page_without_an_open_desk_says_what_opens_it() -> None:
+    assert fenced({"page": "/runs/3"}).startswith("Page: /runs/3 of `evaldesk ui`\n")
+
+
+def test_a_run_that_is_not_there_is_told_with_those_that_are(played: CommandFolder) -> None:
+    with pytest.raises(NotFoundError, match=r"no run 77; .*the newest here: 2, 1$"):
+        tool_answer(played.folder, "get_run", {"run": "77"})
+
+
+def test_a_cursor_behind_the_end_of_a_trial_is_refused(played: CommandFolder) -> None:
+    inputs = {"run": "1", "case": "case_1", "trial": 1}
+
+    for detail in ("line", "turns", "full"):
+        with pytest.raises(UsageError, match="no text from cursor 99999 on"):
+            tool_answer(played.folder, "get_trial", {**inputs, "detail": detail, "cursor": 99_999})

@@ -269,7 +269,8 @@ class ClientProposalDesk:
         return self._store.list(status, evalset_id=evalset_id, case_id=case_id, run=run)
 
     def get(self, proposal_id: int) -> Proposal:
-        """A proposal. Raises NotFoundError."""
+        """A proposal; it follows an eval set that another program renamed. Raises NotFoundError."""
+        self._desk.evalsets.list()
         return self._store.get(proposal_id)
 
     def effect(self, proposal: Proposal) -> ProposalEffect | None:
@@ -305,7 +306,7 @@ class ClientProposalDesk:
         """
         name = checked_name(author)
         with _answering:
-            proposal = self._store.get(proposal_id)
+            proposal = self.get(proposal_id)
             if proposal.status != "open":
                 raise ConflictError(f"proposal {proposal_id} was {proposal.status} by {proposal.decided_by} already")
             if seen != draft_version(proposal.draft):

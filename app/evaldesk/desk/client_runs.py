@@ -111,7 +111,9 @@ async def start_run(desk: Desk, request: AskedRun, client: str, budget: Budget |
     unknown_option = next((name for name in request.options or {} if name not in OPTIONS), None)
     if unknown_option is not None:
         raise UsageError(
-            f"options: {unknown_option} is for a person to choose; here are {', '.join(OPTIONS)}", field="options"
+            f"options: {unknown_option} is for a person to choose, with `evaldesk eval AGENT SET`; here are "
+            f"{', '.join(OPTIONS)}",
+            field="options",
         )
     async with _rest_of(desk, budget) as usd_left, _desk_of(desk, client) as own:
         await own.agents.look_again()

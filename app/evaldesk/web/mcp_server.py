@@ -217,7 +217,7 @@ async def answer_text(open_desk: OpenDesk, caller: Caller, name: str, inputs: Ma
         # Before the answer is cut: no pattern finds half of a secret.
         answer = await asyncio.to_thread(masked, answer, desk.settings.environment if desk else {})
         max_tokens = inputs.get("max_tokens") or USUAL_TOKENS
-        value = fitted(answer, max_tokens, tool.more, inputs.get("cursor") or 0, tool.cursor_key)
+        value = fitted(answer, max_tokens, tool.more_words(max_tokens), inputs.get("cursor") or 0, tool.cursor_key)
         text, is_error = fenced(value, await asyncio.to_thread(_address, desk) if desk else ""), False
     except EvaldeskError as error:
         text, is_error = fenced({"error": str(error)[:2_000]}), True

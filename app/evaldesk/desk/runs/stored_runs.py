@@ -106,7 +106,7 @@ class StoredRuns:
         Raises NotFoundError, and UsageError where several names begin so.
         """
         if name.isdecimal():
-            return self.summary(int(name))
+            return self._numbered(int(name))
         runs: dict[str, RunSummary] = {}
         for run in self._store.list(limit=MOST_SEARCHED):
             runs.setdefault(run_name(run), run)
@@ -124,6 +124,13 @@ class StoredRuns:
         if not names:
             raise _unknown_run(name, [known_name for known_name, run in runs.items() if own_name(run)])
         return runs[names[0]]
+
+    def _numbered(self, run_id: int) -> RunSummary:
+        try:
+            return self.summary(run_id)
+        except NotFoundError as error:
+            newest = ", ".join(str(run.id) for run in self._store.list(limit=3))
+            raise NotFoundError(f"{error}; the newest here: {newest}" if newest else str(error)) from error
 
     def newest_of_name(self, name: str) -> RunSummary | None:
         """The newest run of exactly this name."""

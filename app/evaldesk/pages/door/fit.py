@@ -57,7 +57,6 @@ def fitted(
     n_bytes = bytes_within(max_tokens)
     if size(answer) <= n_bytes:
         return dict(answer)
-    more = more or "the same call with a larger max_tokens"
     items, notes = answer.get("items"), list[dict[str, str]]()
     if isinstance(items, list) and "next_cursor" in answer and len(items) > 1:
 
@@ -86,14 +85,26 @@ def fitted(
         outline["more"] = more
         if size(outline) <= n_bytes:
             return outline
-    scalars = {key: value for key, value in outline.items() if value is None or isinstance(value, int | float)}
-    page = page_address(outline)
-    return {
-        **scalars,
-        **({"page": page} if page else {}),
-        "left_out": [{"place": "all", "was": f"{size(answer):,} bytes"}],
-        "more": outline["more"],
-    }
+    return _parts_within(outline, n_bytes, size(answer))
+
+
+def _parts_within(outline: Mapping[str, Any], n_bytes: int, n_bytes_whole: int) -> dict[str, Any]:
+    """The numbers and the page of an outline, and of its other parts those that the bytes have room for."""
+    parts = {key: value for key, value in outline.items() if value is None or isinstance(value, int | float)}
+    if page := page_address(outline):
+        parts["page"] = page
+    optional = [key for key in outline if key not in parts and key not in ("left_out", "more")]
+
+    def with_rest() -> dict[str, Any]:
+        names = ", ".join(shortened(key, 40) for key in optional if key not in parts)
+        was = f"{n_bytes_whole:,} bytes{f', here without {names}' if names else ''}"
+        return {**parts, "left_out": [{"place": "all", "was": was}], "more": outline["more"]}
+
+    for key in optional:
+        parts[key] = outline[key]
+        if size(with_rest()) > n_bytes:
+            del parts[key]
+    return with_rest()
 
 
 def items_page(items: Sequence[Any], cursor: int, n_all: int) -> dict[str, Any]:
@@ -156,7 +167,7 @@ def fenced(value: Mapping[str, Any], address: str = "") -> str:
     while mark in text:
         mark = secrets.token_hex(8)
     page = page_address(value)
-    where = [f"Page: {address.rstrip('/')}{page}"] if page else []
+    where = [f"Page: {address.rstrip('/')}{page}" if address else f"Page: {page} of `evaldesk ui`"] if page else []
     return "\n".join([*where, f"Between the marks {mark}: {MATERIAL}.", f"<{mark}>", text, f"</{mark}>"])
 
 

@@ -122,12 +122,14 @@ def run_answer(desk: Desk, name: str) -> dict[str, Any]:
         if mode.is_active
     }
     item = item_of(runs, run)
-    # A cut answer keeps its first keys: a rise that easier cases bought is said in each.
+    # A cut answer keeps its first keys: its rate, and that easier cases bought it, are in each.
     return {
         "data": {
             "id": item["id"],
             "changes": _changes_before(desk.store, run),
             "outcome": item["outcome"],
+            "summary": item["summary"],
+            "interval": results["interval"],
             **item,
             "worst_cases": [_worst(row, first_message(desk.store.runs, run.id, row)) for row in rows],
             "divergences": [

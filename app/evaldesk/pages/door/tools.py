@@ -51,8 +51,9 @@ MAX_TOKENS: Schema = {
 class Tool:
     """A tool: the function behind it as `module:name`, its inputs, and the command with the same answer.
 
-    `more` is the call for the parts that an answer had to leave out. The cursor of a page of items is their number, or
-    the `cursor_key` of its last one. A tool with `makes_pages` is told the tokens of its answer.
+    `more` is the call for the parts that an answer had to leave out; empty for the same one with more tokens. The
+    cursor of a page of items is their number, or the `cursor_key` of its last one. A tool with `makes_pages` is told
+    the tokens of its answer.
     """
 
     name: str
@@ -75,6 +76,11 @@ class Tool:
         module, _, name = self.target.partition(":")
         with gc_paused():
             return getattr(importlib.import_module(f"evaldesk.{module}"), name)  # type: ignore[no-any-return]
+
+    def more_words(self, max_tokens: int) -> str:
+        """The calls for what an answer of so many tokens left out, and the command that has no such bound."""
+        call = self.more or (f"{self.name} with a larger max_tokens" if max_tokens < MOST_TOKENS else "")
+        return "; ".join(filter(None, (call, f"`evaldesk {self.command}` prints all of it")))
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -129,7 +135,6 @@ TOOLS: Mapping[str, Tool] = {
             "evalset case SET CASE --json",
             inputs={"set": SET, "case": CASE},
             required=("set", "case"),
-            more="get_case with a larger max_tokens",
         ),
         Tool(
             "list_runs",
@@ -148,7 +153,6 @@ TOOLS: Mapping[str, Tool] = {
             "run info RUN --json",
             inputs={"run": RUN},
             required=("run",),
-            more="get_run with a larger max_tokens",
         ),
         Tool(
             "compare",
@@ -189,7 +193,7 @@ TOOLS: Mapping[str, Tool] = {
         ),
         Tool(
             "search",
-            "The trials, cases of runs and notes that hold all words of a text.",
+            "The trials, cases of runs and notes that hold all words of a text; of each case of a run one trial.",
             "pages.door.trials:search_answer",
             "search TEXT --json",
             inputs={"text": TEXT, "limit": LIMIT},
@@ -221,7 +225,6 @@ TOOLS: Mapping[str, Tool] = {
             "evalset health SET --json",
             inputs={"set": SET, "agent": NAME},
             required=("set",),
-            more="list_cases",
         ),
         Tool(
             "get_docs",
@@ -252,7 +255,6 @@ TOOLS: Mapping[str, Tool] = {
             "proposals show ID --json",
             inputs={"proposal": PROPOSAL},
             required=("proposal",),
-            more="get_proposal with a larger max_tokens",
         ),
         Tool(
             "start_run",

@@ -141,6 +141,8 @@ def trial_answer(
         answer["text"], answer["next_cursor"] = page_of_lines(lines, cursor, n_bytes - size(answer))
     else:
         answer |= {"text": "\n".join(line() for line in islice(lines, cursor, None)), "next_cursor": None}
+    if cursor and not answer["text"]:
+        raise UsageError(f"the trial has no text from cursor {cursor} on; begin without a cursor", field="cursor")
     return answer
 
 
