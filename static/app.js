@@ -810,7 +810,8 @@ function offerHere(typed) {
 
 function nameOf(element) {
   const copy = element.cloneNode(true);
-  $$("kbd", copy).forEach((key) => key.remove());
+  $$("kbd, svg", copy).forEach((part) => part.remove());
+  $$("small, span", copy).forEach((part) => part.before(" "));
   return (element.getAttribute("aria-label") || copy.textContent).trim().replace(/\s+/g, " ");
 }
 

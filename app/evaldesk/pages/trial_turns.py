@@ -131,7 +131,7 @@ class TurnPanel:
 
     `answer` is the text of an answer that nothing is compared with, empty elsewhere. One of JSON with a reference of
     JSON has an `answer_tree`, and a long one the first `answer_lines` that differ. `unanswered` is the reference of a
-    turn without an answer.
+    turn without an answer. `between` are the expected and the actual messages before the answer.
 
     `parts` are what the agent did in a turn that expects nothing, in order: nothing stands beside it. None elsewhere;
     there `calls` are compared, and `call_events` are the indexes of the events of the calls that the agent made.
@@ -168,6 +168,7 @@ class TurnPanel:
     answer_lines: Sequence[PatchLine] = ()
     answer_prose: tuple[Prose, Prose] | None = None
     unanswered: Prose | None = None
+    between: tuple[Sequence[Prose], Sequence[Prose]] = ((), ())
     inner: Sequence[TurnPart] = ()
     n_inner: int = 0
 
@@ -401,9 +402,16 @@ class _Drawing:
             answer_lines=list(patch_lines(lines)),
             answer_prose=self.markdown.difference(*answers) if answers and not tree and not lines else None,
             unanswered=self.markdown.prose(cut(unanswered, self.most_said)) if unanswered else None,
+            between=(self._prose_of(expectations.intermediate), self._prose_of(record.intermediate if record else ()))
+            if is_whole
+            else ((), ()),
             inner=parts_of(inner[:MAX_INNER], self.markdown, most=MAX_INNER_TEXT, most_said=MAX_INNER_TEXT),
             n_inner=sum(event.kind in ("agent_message", "tool_call") for event in inner),
         )
+
+    def _prose_of(self, messages: Sequence[tuple[str, str]]) -> list[Prose]:
+        """The texts of intermediate messages, each of MAX_TEXT characters at most."""
+        return [self.markdown.prose(cut(text, MAX_TEXT)) for _, text in messages]
 
     def _fit(self, pieces: Sequence[TurnPart | CallRow], first: int) -> tuple[list[TurnPart | CallRow], Shown]:
         """As many pieces as there is room for; the first one always, unless there is no room at all."""

@@ -164,6 +164,21 @@ def test_an_answer_of_json_stands_beside_its_reference_as_one_tree(pages: Any) -
     assert "<del>" not in same
 
 
+@pytest.mark.parametrize("text", ["It is done, at ten.", "It is **done**, at ten."], ids=["plain", "Markdown"])
+def test_equal_answers_and_messages_stand_there_once(pages: Any, text: str) -> None:
+    expected = Expected(reference=text, intermediate=(("trip", f"First: {text}"),))
+    case = Case("trip", (Turn("Find.", expected),))
+    said = [Event("agent_message", author="trip", text=f"First: {text}"), Event("agent_message", text=text)]
+
+    page = pages.get(played(pages, *said, case=case)).text
+
+    assert page.count("<b>=</b> same answer") == page.count("<b>=</b> same intermediate messages") == 1
+    diff = page.partition('<table class="diff')[2].partition("</table>")[0]
+    n = 1 if text.startswith("It is done") else 0
+    assert diff.count(f"<p>{text}</p>") == n
+    assert diff.count("<strong>done</strong>") == 2 - 2 * n
+
+
 @pytest.mark.parametrize("wrap", [str, lambda text: json.dumps({"rows": text.split("\n")})], ids=["text", "json"])
 def test_a_long_answer_beside_a_reference_shows_the_lines_that_differ_and_opens_in_parts(pages: Any, wrap: Any) -> None:
     reference = [f"row {number}" for number in range(40_000)]
