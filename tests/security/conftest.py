@@ -208,6 +208,7 @@ class Fort:
                 f"/table?runs={self.run},{self.run - 1},{self.run + 1}",
                 "/experiments",
                 "/experiments/1",
+                "/experiments/1/variants/new",
             ),
             *(
                 f"/table?runs={self.run},{self.run + 1}&show=same",
