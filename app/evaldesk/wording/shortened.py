@@ -9,7 +9,7 @@ from bisect import bisect_left
 def shortened(text: str, longest: int, hint: str = "") -> str:
     """The head and the tail of a text with its length and digest between them; the text where it is short.
 
-    `hint` says where the whole text is, beside the digest.
+    `hint` names the place of the whole text, beside the digest.
     """
     if len(text) <= longest:
         return text
@@ -18,9 +18,9 @@ def shortened(text: str, longest: int, hint: str = "") -> str:
 
 
 def shortened_pair(first: str, second: str, longest: int, hint: str = "") -> tuple[str, str]:
-    """Two texts, each shortened so that their first difference is seen: its head, the part around that, and its tail.
+    """Two texts, each shortened to its head, the part around their first difference, and its tail.
 
-    Equal texts, and those whose difference is in the head of `shortened`, are as that says.
+    Equal texts are shortened as one alone; so are texts with a difference in the head.
     """
     if first == second or max(len(first), len(second)) <= longest:
         return shortened(first, longest, hint), shortened(second, longest, hint)

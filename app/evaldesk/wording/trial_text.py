@@ -45,8 +45,8 @@ def trial_text(
 ) -> str:
     """Every failed turn of a trial, expected beside actual; with `is_whole` the passed ones too.
 
-    Answers and calls of more than `longest` characters are shortened to what shows their first difference; `hint` says
-    where they are whole.
+    Answers and calls of more than `longest` characters are shortened around their first difference; `hint` names the
+    place of the whole ones.
     """
     pair = partial(shortened_pair, longest=longest, hint=hint)
     diffs = turn_diffs(case, result.transcript, result.scores)

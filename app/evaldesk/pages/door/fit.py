@@ -89,8 +89,10 @@ def fitted(
 
 
 def _parts_within(outline: Mapping[str, Any], n_bytes: int, n_bytes_whole: int) -> dict[str, Any]:
-    """The numbers and the page of an outline, and of its other parts those that the bytes have room for."""
-    parts = {key: value for key, value in outline.items() if value is None or isinstance(value, int | float)}
+    """The numbers and the page of an outline, and its other parts as far as the bytes have room."""
+    parts: dict[str, Any] = {
+        key: value for key, value in outline.items() if value is None or isinstance(value, int | float)
+    }
     if page := page_address(outline):
         parts["page"] = page
     optional = [key for key in outline if key not in parts and key not in ("left_out", "more")]

@@ -78,7 +78,7 @@ class Tool:
             return getattr(importlib.import_module(f"evaldesk.{module}"), name)  # type: ignore[no-any-return]
 
     def more_words(self, max_tokens: int) -> str:
-        """The calls for what an answer of so many tokens left out, and the command that has no such bound."""
+        """The calls for the rest of an answer of so many tokens, and the command without such a bound."""
         call = self.more or (f"{self.name} with a larger max_tokens" if max_tokens < MOST_TOKENS else "")
         return "; ".join(filter(None, (call, f"`evaldesk {self.command}` prints all of it")))
 
