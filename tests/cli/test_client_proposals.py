@@ -135,6 +135,14 @@ def test_a_proposal_follows_an_eval_set_that_another_program_renamed(desk: Desk,
     assert [each.path.name for each in desk.evalsets.list()] == ["phrases.evalset.json"]
     assert accepted.draft.evalset_id == desk.evalsets.list()[0].id != words
 
+    path.with_name("phrases.evalset.json").rename(path.with_name("terms.evalset.json"))
+    if kind == "case":
+        assert proposals.undo(number, "Ana").status == "open"
+    else:  # the trash has the edit under the name of then
+        with pytest.raises(ConflictError, match="edit the case on its page"):
+            proposals.undo(number, "Ana")
+    assert proposals.get(number).draft.evalset_id == desk.evalsets.list()[0].id
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_proposal_changes_nothing_until_a_person_accepts_it_and_can_be_taken_back(

@@ -407,6 +407,12 @@ def test_an_outline_that_is_still_too_large_keeps_the_parts_with_room() -> None:
     assert "last" in answer["left_out"][0]["was"] or "last" in answer
 
 
+def test_an_outline_of_many_long_names_is_within_its_bytes() -> None:
+    value = {f"{at}{'name' * 20}": "x" * 5_000 for at in range(60)}
+
+    assert size(fitted(value, 500)) <= bytes_within(500)
+
+
 def test_a_page_without_an_open_desk_says_what_opens_it() -> None:
     assert fenced({"page": "/runs/3"}).startswith("Page: /runs/3 of `evaldesk ui`\n")
 

@@ -464,7 +464,7 @@ class ClientProposalDesk:
         Raises ConflictError where that was edited since.
         """
         name = checked_name(author)
-        proposal = self._store.get(proposal_id)
+        proposal = self.get(proposal_id)
         if proposal.status == "open":
             raise ConflictError(f"proposal {proposal_id} is open; there is nothing to take back")
         if proposal.status == "accepted" and not self._is_taken_back(proposal):

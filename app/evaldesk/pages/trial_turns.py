@@ -402,16 +402,19 @@ class _Drawing:
             answer_lines=list(patch_lines(lines)),
             answer_prose=self.markdown.difference(*answers) if answers and not tree and not lines else None,
             unanswered=self.markdown.prose(cut(unanswered, self.most_said)) if unanswered else None,
-            between=(self._prose_of(expectations.intermediate), self._prose_of(record.intermediate if record else ()))
-            if is_whole
-            else ((), ()),
+            between=self._between(expectations, record) if is_whole else ((), ()),
             inner=parts_of(inner[:MAX_INNER], self.markdown, most=MAX_INNER_TEXT, most_said=MAX_INNER_TEXT),
             n_inner=sum(event.kind in ("agent_message", "tool_call") for event in inner),
         )
 
-    def _prose_of(self, messages: Sequence[tuple[str, str]]) -> list[Prose]:
-        """The texts of intermediate messages, each of MAX_TEXT characters at most."""
-        return [self.markdown.prose(cut(text, MAX_TEXT)) for _, text in messages]
+    def _between(self, expected: Expected, record: TurnRecord | None) -> tuple[Sequence[Prose], Sequence[Prose]]:
+        """The expected and the actual intermediate messages, each of MAX_TEXT characters at most; equal ones once."""
+        sides = (expected.intermediate, record.intermediate if record else ())
+        expected_texts, actual_texts = ([text for _, text in messages] for messages in sides)
+        expected_prose = [self.markdown.prose(cut(text, MAX_TEXT)) for text in expected_texts]
+        if actual_texts == expected_texts:
+            return expected_prose, expected_prose
+        return expected_prose, [self.markdown.prose(cut(text, MAX_TEXT)) for text in actual_texts]
 
     def _fit(self, pieces: Sequence[TurnPart | CallRow], first: int) -> tuple[list[TurnPart | CallRow], Shown]:
         """As many pieces as there is room for; the first one always, unless there is no room at all."""

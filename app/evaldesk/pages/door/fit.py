@@ -106,7 +106,10 @@ def _parts_within(outline: Mapping[str, Any], n_bytes: int, n_bytes_whole: int) 
         parts[key] = outline[key]
         if size(with_rest()) > n_bytes:
             del parts[key]
-    return with_rest()
+    rest = with_rest()
+    if size(rest) > n_bytes:  # the names of the parts without room have none either
+        rest["left_out"] = [{"place": "all", "was": f"{n_bytes_whole:,} bytes"}]
+    return rest
 
 
 def items_page(items: Sequence[Any], cursor: int, n_all: int) -> dict[str, Any]:
