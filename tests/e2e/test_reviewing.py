@@ -392,6 +392,7 @@ def test_the_beginning_of_a_kind_offers_it_before_another_is_made(
             window.says(f"Use {kinds[0]}", "#findings")
             window.says(f"Make {kinds[1]}", "#findings")
             window.press(f"Use {kinds[0]}")
+            window.wait_for("!document.querySelector('#findings button[name=new-mode]')")  # the page after it
         window.says(kinds[0], "#findings .labels")
         window.wait_for(IS_READY)
 
